@@ -29,7 +29,7 @@ pub(crate) async fn wait(
 ) -> Result<u8, CliError> {
     let found = StoredRun::resolve(args.run.as_deref(), args.store.as_ref())?;
     let until = args.timeout.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    let mut shown = None;
+    let mut last_state = None;
     interrupts.run_begins();
     loop {
         let row = found.row()?;
@@ -44,7 +44,7 @@ pub(crate) async fn wait(
             }
             RunState::Running | RunState::Queued | RunState::Asleep => {}
         }
-        if shown != Some(row.state) && !output.result_only() {
+        if last_state != Some(row.state) && !output.result_only() {
             let (style, word) = run_state(row.state, &row.command);
             let what = match row.state {
                 RunState::Queued => " for a worker: `conclave workers` lists them",
@@ -54,7 +54,7 @@ pub(crate) async fn wait(
                 _ => "",
             };
             stderr::line(format_args!("{} is {}{what}", row.run, paint(style, word)));
-            shown = Some(row.state);
+            last_state = Some(row.state);
         }
         if until.is_some_and(|until| Instant::now() >= until) {
             let what = format!("the run {} has not ended within the time", row.run);

@@ -114,10 +114,10 @@ fn open(args: &WorkerArgs, files: &[PathBuf]) -> Result<(StoreAddress, Store), C
 
 /// Returns the address of a store that hosts share, or the error that `who` needs one.
 pub(crate) fn shared_address(
-    named: Option<StoreAddress>,
+    store: Option<StoreAddress>,
     who: &str,
 ) -> Result<StoreAddress, CliError> {
-    match named {
+    match store {
         Some(address @ StoreAddress::Postgres(_)) => Ok(address),
         Some(StoreAddress::Folder(folder)) => Err(CliError::usage(format!(
             "{who} needs a store that hosts share, and {} is a folder",

@@ -75,7 +75,7 @@ pub struct Worker {
 /// A run that this worker brings forward. Dropping it stops the run without an end.
 struct ActiveRun {
     epoch: u64,
-    taken: Millis,
+    began: Millis,
     handle: RoomHandle,
     work: JoinHandle<Result<Arc<Outcome>, SessionError>>,
 }
@@ -85,7 +85,7 @@ impl ActiveRun {
     /// it. A run that was just taken may not have looked at its timers yet.
     fn dropped_before(&self, now: Millis) -> Millis {
         let settled = Millis(now.0.saturating_sub(FIRED_WITHIN_MS));
-        if settled > self.taken { settled } else { Millis(0) }
+        if settled > self.began { settled } else { Millis(0) }
     }
 }
 
@@ -199,8 +199,8 @@ impl Worker {
                     handle.unpause();
                 }
                 let work = tokio::spawn(async move { session.into_run().outcome().await });
-                let taken = SystemClock.now();
-                self.active.insert(run, ActiveRun { epoch, taken, handle, work });
+                let began = SystemClock.now();
+                self.active.insert(run, ActiveRun { epoch, began, handle, work });
             }
             (Err(ResumeError::Journal(failure)), _) if failure.answer == AppendFailure::Fenced => {
                 notify(WorkerEvent::Lost(&run));

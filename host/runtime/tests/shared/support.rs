@@ -159,7 +159,7 @@ pub(crate) fn echo() -> Plugin {
 }
 
 /// An agent whose step waits until it is let go; `began` counts its steps.
-pub(crate) fn held(gate: &Arc<Notify>, began: &Arc<Mutex<u32>>) -> Plugin {
+pub(crate) fn waiting_agent(gate: &Arc<Notify>, began: &Arc<Mutex<u32>>) -> Plugin {
     let (gate, began) = (Arc::clone(gate), Arc::clone(began));
     Plugin::agent("agent", move |step: Step| {
         let (gate, began) = (Arc::clone(&gate), Arc::clone(&began));

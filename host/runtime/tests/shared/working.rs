@@ -7,7 +7,7 @@ use conclave_runtime::outcome::Status;
 use conclave_runtime::store::RunState;
 use tokio::sync::Notify;
 
-use crate::support::{Shared, echo, held};
+use crate::support::{Shared, echo, waiting_agent};
 
 const DONE: RunState = RunState::Ended(Status::Done);
 
@@ -57,13 +57,13 @@ async fn a_run_of_another_pool_is_not_taken() {
 async fn a_worker_that_lost_its_run_stops_without_a_word_and_the_next_one_ends_it() {
     let Some(shared) = Shared::new() else { return };
     let (gate, began) = (Arc::new(Notify::new()), Arc::new(Mutex::new(0)));
-    let one = shared.host(held(&gate, &began)).await;
+    let one = shared.host(waiting_agent(&gate, &began)).await;
     let run = one.enqueue("hello").await;
     let first = one.work(1);
     shared.until("the first worker began", |_| *began.lock().unwrap() == 1).await;
     // The first one is silent for longer than its lease: its clock stands still.
     shared.end_leases();
-    let two = shared.host(held(&gate, &began)).await;
+    let two = shared.host(waiting_agent(&gate, &began)).await;
     let second = two.work(1);
     shared.until("the second worker began", |_| *began.lock().unwrap() == 2).await;
     gate.notify_waiters();
@@ -85,7 +85,7 @@ async fn a_worker_that_lost_its_run_stops_without_a_word_and_the_next_one_ends_i
 async fn a_worker_that_stops_lets_its_calls_end_and_gives_its_runs_back() {
     let Some(shared) = Shared::new() else { return };
     let (gate, began) = (Arc::new(Notify::new()), Arc::new(Mutex::new(0)));
-    let one = shared.host(held(&gate, &began)).await;
+    let one = shared.host(waiting_agent(&gate, &began)).await;
     let run = one.enqueue("hello").await;
     let worker = one.work(1);
     shared.until("the worker began", |_| *began.lock().unwrap() == 1).await;
@@ -100,7 +100,7 @@ async fn a_worker_that_stops_lets_its_calls_end_and_gives_its_runs_back() {
     let events = stopped.await.unwrap();
     assert_eq!(events[0], "taken", "{events:?}");
     // The step ended here, and was not repeated.
-    let other = shared.host(held(&gate, &began)).await;
+    let other = shared.host(waiting_agent(&gate, &began)).await;
     let next = other.work(1);
     shared.all_end().await;
     next.stop().await;

@@ -184,19 +184,19 @@ fn is_password(name: &str) -> bool {
 
 impl fmt::Display for PostgresAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = self.url.clone();
+        let mut public = self.url.clone();
         // Neither can fail for a URL with a host; without one there is no password.
-        let _ = shown.set_password(None);
+        let _ = public.set_password(None);
         // The rest stays as it was written.
         let is_other = |pair: &&str| {
             url::form_urlencoded::parse(pair.as_bytes()).all(|(name, _)| !is_password(&name))
         };
         let others: Option<Vec<&str>> =
             self.url.query().map(|query| query.split('&').filter(is_other).collect());
-        shown.set_query(
+        public.set_query(
             others.filter(|pairs| !pairs.is_empty()).map(|pairs| pairs.join("&")).as_deref(),
         );
-        shown.as_str().fmt(formatter)
+        public.as_str().fmt(formatter)
     }
 }
 
@@ -221,13 +221,13 @@ mod tests {
     #[cfg(feature = "postgres")]
     #[test]
     fn no_password_is_shown() {
-        for (text, shown) in [
+        for (text, display) in [
             ("postgres://ada:hunter2@db:5432/x", "postgres://ada@db:5432/x"),
             ("POSTGRESQL://ada@db/x?Password=hunter2", "postgresql://ada@db/x"),
             ("postgres://db/x?password=hunter2&sslmode=require", "postgres://db/x?sslmode=require"),
         ] {
             let address: StoreAddress = text.parse().unwrap();
-            assert_eq!(address.to_string(), shown);
+            assert_eq!(address.to_string(), display);
             assert!(!format!("{address:?}").contains("hunter2"));
             assert!(!serde_json::to_string(&address).unwrap().contains("hunter2"));
             let StoreAddress::Postgres(database) = address else { panic!("{text}") };

@@ -127,8 +127,8 @@ impl StoreJournals {
     ) -> Result<(Box<dyn Journal>, u64), Cause> {
         self.claim_now(room)?;
         let mut journal = self.journal(room);
-        let taken = futures_executor::block_on(tokio::task::unconstrained(self.writer.take(room)));
-        journal.epoch = taken?.unwrap_or_default();
+        let epoch = futures_executor::block_on(tokio::task::unconstrained(self.writer.take(room)));
+        journal.epoch = epoch?.unwrap_or_default();
         let of_room = room.clone();
         // The records are not read, so the rules by which they were written do not matter.
         let next = self.writer.read_now(move |tables| {
