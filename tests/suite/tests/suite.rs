@@ -38,6 +38,7 @@ mod listing;
 mod loading;
 mod lock;
 mod looking;
+mod machines;
 mod mcp;
 mod models;
 mod narrow;

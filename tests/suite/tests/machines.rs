@@ -1,0 +1,157 @@
+//! Processes that share a store in PostgreSQL, as on several machines: they begin runs, take them,
+//! decide about their calls and look at them, and know nothing of each other.
+
+use std::process::{Child, Output};
+
+use conclave_test_support::{Rig, TestPostgres, calling, postgres_or_skip, until};
+use serde_json::{Value, json};
+
+use crate::cli::text;
+use crate::resume_cli::{command, kill};
+
+/// The processes of one database.
+struct Machines {
+    rig: Rig,
+    database: conclave_test_support::TestDatabase,
+}
+
+impl Machines {
+    /// Machines with the config of a call that a rule asks about; `None` without PostgreSQL.
+    fn new() -> Option<Self> {
+        let database = postgres_or_skip(TestPostgres::shared())?;
+        let rule = "[[policy]]\ntool = \"subject.run\"\ndecide = \"ask\"\n";
+        let config = calling("echo", "run", &json!({ "text": "it ran" }), "") + rule;
+        Some(Self { rig: Rig::new().with_file("c.toml", config), database })
+    }
+
+    fn command(&self, arguments: &[&str]) -> std::process::Command {
+        let mut command = command(&self.rig, arguments);
+        command.env("CONCLAVE_STORE", self.database.url());
+        command
+    }
+
+    fn conclave(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("the program runs")
+    }
+
+    /// Starts a worker, and waits until others see it.
+    fn worker(&self) -> Child {
+        let before = self.workers();
+        let mut worker = self.command(&["worker", "c.toml"]);
+        // Nobody reads what it reports.
+        let worker = worker.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        let worker = worker.spawn().expect("the program runs");
+        until("a worker", || (self.workers() > before).then_some(()));
+        worker
+    }
+
+    fn workers(&self) -> usize {
+        let output = self.conclave(&["workers", "--json"]);
+        text(&output.stdout).lines().filter(|line| line.contains("\"capacity\":32")).count()
+    }
+
+    /// Begins a run for a worker.
+    fn enqueue(&self) -> String {
+        let output = self.conclave(&["run", "c.toml", "go", "--detach"]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout).trim().to_owned()
+    }
+
+    fn state(&self, run: &str) -> Option<String> {
+        let output = self.conclave(&["runs", "--json"]);
+        let lines = text(&output.stdout);
+        let rows = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut of_run = rows.filter(|row| row["run"] == run);
+        of_run.find_map(|row| row["state"].as_str().map(str::to_owned))
+    }
+
+    fn until_state(&self, run: &str, state: &str) {
+        until(state, || (self.state(run).as_deref() == Some(state)).then_some(()));
+    }
+
+    fn approval(&self) -> String {
+        until("a call that waits", || {
+            let output = self.conclave(&["approvals", "--json"]);
+            let lines = text(&output.stdout);
+            let line = lines.lines().find(|line| line.contains("\"approval\""))?;
+            let value: Value = serde_json::from_str(line).ok()?;
+            value["approval"].as_str().or(value["id"].as_str()).map(str::to_owned)
+        })
+    }
+}
+
+/// Asks a process to stop, and waits until it has.
+fn terminate(mut child: Child) -> Option<i32> {
+    let id = i32::try_from(child.id()).expect("an id");
+    let id = rustix::process::Pid::from_raw(id).expect("an id");
+    rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("it is there");
+    child.wait().expect("it ends").code()
+}
+
+#[test]
+fn a_run_sleeps_until_somebody_decides_and_any_worker_goes_on() {
+    let Some(machines) = Machines::new() else { return };
+    let run = machines.enqueue();
+    assert_eq!(machines.state(&run).as_deref(), Some("queued"));
+    let worker = machines.worker();
+    let id = machines.approval();
+    // It waits for a person, and so for no host.
+    machines.until_state(&run, "asleep");
+    assert_eq!(terminate(worker), Some(0));
+    assert_eq!(machines.workers(), 0, "its lease is given back");
+    // The decision is made while no host is there.
+    let said = machines.conclave(&["approve", &id, "--yes"]);
+    assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
+    let other = machines.worker();
+    let ended = machines.conclave(&["wait", &run]);
+    assert_eq!(
+        (ended.status.code(), text(&ended.stdout).as_str()),
+        (Some(0), "it ran\n"),
+        "{}",
+        text(&ended.stderr)
+    );
+    let audit = machines.conclave(&["audit", "verify"]);
+    assert_eq!(audit.status.code(), Some(0), "{}", text(&audit.stderr));
+    terminate(other);
+}
+
+#[test]
+fn a_killed_worker_is_replaced_when_its_lease_is_over() {
+    let Some(machines) = Machines::new() else { return };
+    let run = machines.enqueue();
+    let worker = machines.worker();
+    let id = machines.approval();
+    machines.until_state(&run, "asleep");
+    kill(worker);
+    // The sleeping run belonged to nobody, so its decision needs no lease to end.
+    let said = machines.conclave(&["refuse", &id, "--reason", "no"]);
+    assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
+    let other = machines.worker();
+    let ended = machines.conclave(&["wait", &run]);
+    assert!(text(&ended.stdout).contains("Not approved: no"), "{}", text(&ended.stdout));
+    terminate(other);
+}
+
+#[test]
+fn a_run_that_no_host_has_is_stopped_and_the_wait_for_it_ends() {
+    let Some(machines) = Machines::new() else { return };
+    let run = machines.enqueue();
+    let waiting = machines.command(&["wait", &run]).spawn().expect("the program runs");
+    let stopped = machines.conclave(&["stop", &run]);
+    assert_eq!(stopped.status.code(), Some(0), "{}", text(&stopped.stderr));
+    let ended = waiting.wait_with_output().expect("it ends");
+    assert_eq!(ended.status.code(), Some(130), "{}", text(&ended.stderr));
+    assert_eq!(machines.state(&run).as_deref(), Some("kill"));
+}
+
+#[test]
+fn without_a_shared_store_nothing_is_detached() {
+    let rig = Rig::new().with_file("c.toml", calling("echo", "run", &json!({ "text": "x" }), ""));
+    for arguments in [&["run", "c.toml", "go", "--detach"][..], &["worker", "c.toml"], &["workers"]]
+    {
+        let refused = command(&rig, arguments).output().expect("the program runs");
+        let stderr = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains("--store postgres://"), "{stderr}");
+    }
+}
