@@ -57,7 +57,9 @@ use crate::driver::room_handle::{RoomClients, RoomHandle};
 use crate::driver::runner::{Lease, Progressing, TaskRunner};
 use crate::imports::folder::RunOverlays;
 use crate::observe::subscribe::{FollowGate, Publisher, Subscribers};
-use crate::storage::journal::{Journal, JournalFailure, Journals, Opening as JournalOpening};
+use crate::storage::journal::{
+    AppendFailure, Journal, JournalFailure, Journals, Opening as JournalOpening,
+};
 use crate::support::clock::{BoxFuture, Clock};
 use crate::support::fail_points::kill_point;
 use event_queue::{EventQueue, EventSender, event_queue};
@@ -118,6 +120,8 @@ pub(crate) struct Driver {
     /// may be later than the clock's time.
     ahead_ms: u64,
     journal: RoomJournal,
+    /// Resolves when another host has taken the room over.
+    lost: Option<BoxFuture<'static, ()>>,
     seq: u64,
     sender: EventSender,
     events: EventQueue,
@@ -261,6 +265,7 @@ impl Driver {
             room: Box::new(Room::new()),
             ahead_ms: 0,
             journal,
+            lost: None,
             seq: 0,
             sender,
             events,
@@ -299,7 +304,8 @@ impl Driver {
     async fn journal_opened(&mut self) -> Result<(), JournalFailure> {
         if let RoomJournal::Opening(opening) = &mut self.journal {
             match opening.await {
-                Ok(journal) => {
+                Ok(mut journal) => {
+                    self.lost = journal.lost();
                     self.journal = RoomJournal::Open(journal);
                     self.track(InFlight::default());
                 }
@@ -606,6 +612,9 @@ impl Driver {
                     durable?;
                     self.perform_free();
                 }
+                () = resolved(&mut self.lost), if self.lost.is_some() => {
+                    return Err(self.taken_over());
+                }
                 due = self.timers.due(&*self.shared.clock, self.ahead_ms), if !self.timers.is_empty() => {
                     // Events that arrived before the deadline are handled first, however late this
                     // loop polls the timer.
@@ -620,6 +629,13 @@ impl Driver {
                 _ = self.events.recv_many(&mut events, COMMIT_MAX) => {}
             }
         }
+    }
+
+    /// The failure of a room that another host has taken over while this one only waited.
+    fn taken_over(&self) -> JournalFailure {
+        let cause = std::io::Error::other("another host has taken the run over");
+        let failure = JournalFailure::new(self.id.clone(), "its journal".to_owned(), cause);
+        JournalFailure { answer: AppendFailure::Fenced, ..failure }
     }
 
     async fn commit_and_perform(&mut self, events: &mut Vec<Event>) -> Result<(), JournalFailure> {
@@ -758,6 +774,14 @@ impl Drop for Driver {
 async fn has_space(full: Option<Arc<ObserverQueue>>) {
     if let Some(queue) = full {
         queue.has_space().await;
+    }
+}
+
+/// Waits for a future that may be there; it is gone afterwards.
+async fn resolved(future: &mut Option<BoxFuture<'static, ()>>) {
+    if let Some(waiting) = future {
+        waiting.await;
+        *future = None;
     }
 }
 

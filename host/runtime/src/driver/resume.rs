@@ -47,6 +47,9 @@ impl Driver {
             unfinished.room.secret().cloned().map_or_else(|| draw_secret(&inlet.id), Ok)?;
         let mut driver =
             Self::with(shared, Arc::clone(&setup), inlet, secret, RoomJournal::Open(journal));
+        if let RoomJournal::Open(journal) = &mut driver.journal {
+            driver.lost = journal.lost();
+        }
         driver.seq = unfinished.next;
         driver.ahead_ms = ahead_ms;
         driver.paused = unfinished.room.paused().map(str::to_owned);

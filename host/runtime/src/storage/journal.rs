@@ -71,6 +71,12 @@ pub trait Journal: Send + 'static {
         0
     }
 
+    /// Resolves when another host has taken the room over; `None`, the default, if none can. A room
+    /// that only waits appends nothing, and would not notice otherwise. Asked once.
+    fn lost(&mut self) -> Option<BoxFuture<'static, ()>> {
+        None
+    }
+
     /// Makes the appended records durable without a delay, because output that leaves the host waits
     /// for them. Records that nothing waits for may be delayed, so that they share a commit with
     /// later ones. It must not block.

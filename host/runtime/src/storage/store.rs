@@ -265,6 +265,8 @@ impl Store {
         is_received: &dyn Fn(&ControlMessage) -> bool,
     ) -> Result<Vec<mail::ReceivedMail>, StoreError> {
         let Some(host) = self.0.host() else { return Ok(Vec::new()) };
+        // Whoever runs rooms looks for messages, so this is where it learns that it lost them.
+        self.0.note_lost_runs()?;
         let mut received = Vec::new();
         for message in self.0.ask_tables(move |tables| mail::to_runs_of(tables, &host))? {
             let id = message.id.clone();

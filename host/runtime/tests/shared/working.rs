@@ -66,14 +66,15 @@ async fn a_worker_that_lost_its_run_stops_without_a_word_and_the_next_one_ends_i
     let two = shared.host(waiting_agent(&gate, &began)).await;
     let second = two.work(1);
     shared.until("the second worker began", |_| *began.lock().unwrap() == 2).await;
-    gate.notify_waiters();
-    shared.all_end().await;
-    assert_eq!(shared.run(&run).state, DONE);
+    // It waits for its step, and learns of the loss all the same.
     shared
         .until("the first worker noticed", |_| {
             first.events.lock().unwrap().contains(&"lost".to_owned())
         })
         .await;
+    gate.notify_waiters();
+    shared.all_end().await;
+    assert_eq!(shared.run(&run).state, DONE);
     assert_eq!(first.stop().await, ["taken", "lost"]);
     assert_eq!(second.stop().await, ["taken", "ended DONE"]);
     let records = shared.reader().records(&run).unwrap();

@@ -40,7 +40,7 @@ use engine::Taken;
 pub(super) use opening::{all, open_free};
 use queue::{Answer, Cause, WriterTask};
 use reading::ReaderThread;
-use thread::WriterState;
+use thread::{OwnedRun, WriterState};
 
 /// The retention of ended runs. The newest `runs` stay even if they ended before `before`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -119,7 +119,35 @@ impl StoreWriter {
     /// The epoch by which this process owns a run.
     #[cfg(feature = "postgres")]
     pub(super) fn epoch(&self, run: &RoomId) -> Option<u64> {
-        self.shared.epochs().get(run).copied()
+        self.shared.epochs().get(run).map(|owned| owned.epoch)
+    }
+
+    /// Tells the rooms of runs that another host has taken. A room that only waits would not notice.
+    #[cfg(feature = "postgres")]
+    pub(super) fn note_lost_runs(&self) -> Result<(), StoreError> {
+        let Some(host) = self.host() else { return Ok(()) };
+        let runs: Vec<String> = self.shared.epochs().keys().map(ToString::to_string).collect();
+        if runs.is_empty() {
+            return Ok(());
+        }
+        // No name has this character.
+        let runs = runs.join("\u{1}");
+        let lost = self.ask_tables(move |tables| {
+            tables.rows(
+                "SELECT room, epoch FROM rooms WHERE room = ANY (string_to_array(?1, chr(1)))
+                 AND host IS DISTINCT FROM ?2",
+                &[runs.as_str().into(), host.as_str().into()],
+                |row| Ok((RoomId::from(row.get::<String>(0)?), row.get::<u64>(1)?)),
+            )
+        })?;
+        let epochs = self.shared.epochs();
+        for (run, epoch) in lost {
+            // One that this host released itself has the same epoch.
+            if let Some(owned) = epochs.get(&run).filter(|owned| owned.epoch < epoch) {
+                owned.is_lost.send_replace(true);
+            }
+        }
+        Ok(())
     }
 
     /// Waits until everything sent so far can be read, on a thread that may block.
@@ -136,7 +164,13 @@ impl StoreWriter {
         let of_task = room.clone();
         match self.submit(|answer| WriterTask::Take(of_task, answer)).await? {
             Taken::Owned { epoch } => {
-                self.shared.epochs().insert(room.run(), epoch);
+                let mut epochs = self.shared.epochs();
+                match epochs.get(&room.run()) {
+                    // A child room of a run that this host owned before.
+                    Some(owned) if owned.epoch == epoch => {}
+                    _ => drop(epochs.insert(room.run(), OwnedRun::by(epoch))),
+                }
+                drop(epochs);
                 Ok(Some(epoch))
             }
             Taken::Missing => Ok(None),
@@ -155,10 +189,10 @@ impl StoreWriter {
         let run = room.run();
         let mut epochs = self.shared.epochs();
         if *room == run {
-            epochs.insert(run, 1);
+            epochs.insert(run, OwnedRun::by(1));
             return Ok(1);
         }
-        epochs.get(&run).copied().ok_or_else(|| {
+        epochs.get(&run).map(|owned| owned.epoch).ok_or_else(|| {
             Cause::new(std::io::ErrorKind::Other, "this host does not own the run of the room")
         })
     }

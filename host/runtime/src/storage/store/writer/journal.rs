@@ -358,6 +358,18 @@ impl Journal for StoreJournal {
         self.epoch
     }
 
+    fn lost(&mut self) -> Option<BoxFuture<'static, ()>> {
+        let run = self.writing.room.run();
+        let epochs = self.writer.shared.epochs();
+        let mut is_lost = epochs.get(&run)?.is_lost.subscribe();
+        Some(Box::pin(async move {
+            // Without a sender the run was released here.
+            if is_lost.wait_for(|is_lost| *is_lost).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }))
+    }
+
     fn hurry(&mut self) {
         self.writer.shared.queue.urge();
     }

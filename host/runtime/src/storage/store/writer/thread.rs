@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::types::ids::RoomId;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::commit::CommitGroup;
 use super::engine::Engine;
@@ -24,7 +24,7 @@ pub(super) struct WriterState {
     /// The rooms that have a journal open.
     pub(super) live: Mutex<HashSet<RoomId>>,
     /// The epochs of the runs that this process owns; empty in a store with one writing process.
-    pub(super) epochs: Mutex<HashMap<RoomId, u64>>,
+    pub(super) epochs: Mutex<HashMap<RoomId, OwnedRun>>,
     /// Notified when a room is released.
     pub(super) released: Notify,
     /// The attachments that are not committed yet.
@@ -33,6 +33,20 @@ pub(super) struct WriterState {
     pub(super) commits: AtomicU64,
     pub(super) synced: AtomicU64,
     pub(super) snapshots: AtomicU64,
+}
+
+/// A run that this process owns.
+#[derive(Debug)]
+pub(super) struct OwnedRun {
+    pub(super) epoch: u64,
+    /// Set once another host has taken the run.
+    pub(super) is_lost: watch::Sender<bool>,
+}
+
+impl OwnedRun {
+    pub(super) fn by(epoch: u64) -> Self {
+        Self { epoch, is_lost: watch::Sender::new(false) }
+    }
 }
 
 impl WriterState {
@@ -49,7 +63,7 @@ impl WriterState {
         self.released.notify_waiters();
     }
 
-    pub(super) fn epochs(&self) -> std::sync::MutexGuard<'_, HashMap<RoomId, u64>> {
+    pub(super) fn epochs(&self) -> std::sync::MutexGuard<'_, HashMap<RoomId, OwnedRun>> {
         self.epochs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
