@@ -183,7 +183,7 @@ fn leave(code: u8) -> ! {
 }
 
 /// Waits for `SIGTERM`, with which a client or a service manager ends a server.
-#[cfg(any(feature = "mcp", feature = "serve"))]
+#[cfg(any(feature = "mcp", feature = "postgres", feature = "serve"))]
 pub(crate) async fn terminated() {
     #[cfg(unix)]
     if let Ok(mut signal) =

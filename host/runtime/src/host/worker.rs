@@ -127,7 +127,7 @@ impl Worker {
         }
         self.drain(&notify).await;
         while let Some((run, active)) = self.active.pop_first() {
-            self.give_back(&run, active, &notify).await;
+            self.give_back(&run, active, GiveBack::Due, &notify).await;
             notify(WorkerEvent::GivenBack(&run));
         }
     }
@@ -262,7 +262,7 @@ impl Worker {
         };
         for run in sleepers {
             if let Some(active) = self.active.remove(&run) {
-                self.give_back(&run, active, notify).await;
+                self.give_back(&run, active, GiveBack::Asleep, notify).await;
                 notify(WorkerEvent::Asleep(&run));
             }
         }
@@ -273,6 +273,7 @@ impl Worker {
         &self,
         run: &RoomId,
         mut active: ActiveRun,
+        how: GiveBack,
         notify: &impl Fn(WorkerEvent<'_>),
     ) {
         active.work.abort();
@@ -281,11 +282,23 @@ impl Worker {
         let (store, run, epoch) = (self.store.clone(), run.clone(), active.epoch);
         let now = SystemClock.now();
         let times = (now, active.dropped_before(now));
-        let given_back = move || store.give_back_without(&run, Some(epoch), times);
+        let given_back = move || match how {
+            GiveBack::Due => store.hand_over(&run, epoch),
+            GiveBack::Asleep => store.give_back_without(&run, Some(epoch), times),
+        };
         if let Err(error) = off_the_loop(given_back).await {
             notify(WorkerEvent::Store(&error));
         }
     }
+}
+
+/// When the next worker takes a run that is given back.
+#[derive(Clone, Copy)]
+enum GiveBack {
+    /// At once. The pause by which its worker stops would look like a sleep.
+    Due,
+    /// When it wakes.
+    Asleep,
 }
 
 async fn off_the_loop<T: Send + 'static>(

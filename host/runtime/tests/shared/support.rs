@@ -170,3 +170,24 @@ pub(crate) fn waiting_agent(gate: &Arc<Notify>, began: &Arc<Mutex<u32>>) -> Plug
         }
     })
 }
+
+/// The same, with two steps: the first one calls a tool that nobody has, and the second one does not
+/// wait.
+pub(crate) fn agent_waiting_at_first(gate: &Arc<Notify>, began: &Arc<Mutex<u32>>) -> Plugin {
+    let (gate, began) = (Arc::clone(gate), Arc::clone(began));
+    Plugin::agent("agent", move |step: Step| {
+        let (gate, began) = (Arc::clone(&gate), Arc::clone(&began));
+        async move {
+            let steps = {
+                let mut began = began.lock().unwrap();
+                *began += 1;
+                *began
+            };
+            if steps > 1 {
+                return Ok(native::finish(step.text()));
+            }
+            gate.notified().await;
+            Ok(native::call("a.none", serde_json::json!({})))
+        }
+    })
+}

@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use conclave_runtime::event::Event;
+use conclave_runtime::ids::RoomId;
 use conclave_runtime::outcome::Status;
 use conclave_runtime::store::RunState;
 use tokio::sync::Notify;
 
-use crate::support::{Shared, echo, waiting_agent};
+use crate::support::{Shared, TestWorker, agent_waiting_at_first, echo, waiting_agent};
 
 const DONE: RunState = RunState::Ended(Status::Done);
 
@@ -90,15 +91,7 @@ async fn a_worker_that_stops_lets_its_calls_end_and_gives_its_runs_back() {
     let run = one.enqueue("hello").await;
     let worker = one.work(1);
     shared.until("the worker began", |_| *began.lock().unwrap() == 1).await;
-    let stopped = tokio::spawn(worker.stop());
-    shared
-        .until("it is pausing", |shared| {
-            let records = shared.reader().records(&run).unwrap();
-            records.iter().any(|record| matches!(record.event.effective(), Event::Paused { .. }))
-        })
-        .await;
-    gate.notify_waiters();
-    let events = stopped.await.unwrap();
+    let events = stop_in_a_step(&shared, worker, &run, &gate).await;
     assert_eq!(events[0], "taken", "{events:?}");
     // The step ended here, and was not repeated.
     let other = shared.host(waiting_agent(&gate, &began)).await;
@@ -107,4 +100,40 @@ async fn a_worker_that_stops_lets_its_calls_end_and_gives_its_runs_back() {
     next.stop().await;
     assert_eq!(*began.lock().unwrap(), 1);
     assert_eq!(shared.run(&run).state, DONE);
+}
+
+/// Its pause is no sleep: the next worker does not wait for the run's timers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_between_two_steps_is_due_at_once_when_its_worker_stops() {
+    let Some(shared) = Shared::new() else { return };
+    let (gate, began) = (Arc::new(Notify::new()), Arc::new(Mutex::new(0)));
+    let one = shared.host(agent_waiting_at_first(&gate, &began)).await;
+    let run = one.enqueue("hello").await;
+    let worker = one.work(1);
+    shared.until("the worker began", |_| *began.lock().unwrap() == 1).await;
+    assert_eq!(stop_in_a_step(&shared, worker, &run, &gate).await, ["taken", "given back"]);
+    let other = shared.host(agent_waiting_at_first(&gate, &began)).await;
+    let next = other.work(1);
+    shared.all_end().await;
+    next.stop().await;
+    assert_eq!(*began.lock().unwrap(), 2);
+    assert_eq!(shared.run(&run).state, DONE);
+}
+
+/// Stops a worker whose run is in a step, which ends meanwhile.
+async fn stop_in_a_step(
+    shared: &Shared,
+    worker: TestWorker,
+    run: &RoomId,
+    gate: &Notify,
+) -> Vec<String> {
+    let stopped = tokio::spawn(worker.stop());
+    shared
+        .until("it is pausing", |shared| {
+            let records = shared.reader().records(run).unwrap();
+            records.iter().any(|record| matches!(record.event.effective(), Event::Paused { .. }))
+        })
+        .await;
+    gate.notify_waiters();
+    stopped.await.unwrap()
 }

@@ -92,6 +92,15 @@ impl Store {
         })
     }
 
+    /// Gives a run back that this host owned by this epoch and has dropped, for the next worker to
+    /// take at once.
+    pub(crate) fn hand_over(&self, run: &RoomId, epoch: u64) -> Result<(), StoreError> {
+        let (Some(host), run) = (self.0.host(), run.clone()) else { return Ok(()) };
+        self.0.written_so_far()?;
+        let now = (Millis(0), None);
+        self.0.ask_tables(move |tables| give_back(tables, (&host, Some(epoch)), &run, now))
+    }
+
     /// Whether a call of one of these runs is in progress, other than a background task.
     pub(crate) fn have_calls(&self, runs: Vec<RoomId>) -> Result<bool, StoreError> {
         self.0.ask_tables(move |tables| {
