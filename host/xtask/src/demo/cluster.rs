@@ -132,6 +132,7 @@ impl Cluster {
         if !end.contains(r#""reason":"DONE""#) {
             return Err(XtaskFailure::new(format!("the task did not end well: {end}")));
         }
+        self.show(&["wait", &run, "--quiet"])?;
         self.show(&["show", &run])?;
         self.show(&["workers"])?;
         eprintln!(
