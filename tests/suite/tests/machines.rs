@@ -7,7 +7,7 @@ use conclave_test_support::{Rig, TestPostgres, calling, postgres_or_skip, until}
 use serde_json::{Value, json};
 
 use crate::cli::text;
-use crate::resume_cli::{command, kill};
+use crate::resume_cli::{Slow, command, kill};
 
 /// The processes of one database.
 struct Machines {
@@ -18,10 +18,13 @@ struct Machines {
 impl Machines {
     /// Machines with the config of a call that a rule asks about; `None` without PostgreSQL.
     fn new() -> Option<Self> {
-        let database = postgres_or_skip(TestPostgres::shared())?;
         let rule = "[[policy]]\ntool = \"subject.run\"\ndecide = \"ask\"\n";
         let config = calling("echo", "run", &json!({ "text": "it ran" }), "") + rule;
-        Some(Self { rig: Rig::new().with_file("c.toml", config), database })
+        Self::of(Rig::new().with_file("c.toml", config))
+    }
+
+    fn of(rig: Rig) -> Option<Self> {
+        Some(Self { rig, database: postgres_or_skip(TestPostgres::shared())? })
     }
 
     fn command(&self, arguments: &[&str]) -> std::process::Command {
@@ -154,4 +157,25 @@ fn without_a_shared_store_nothing_is_detached() {
         assert_eq!(refused.status.code(), Some(2), "{stderr}");
         assert!(stderr.contains("--store postgres://"), "{stderr}");
     }
+}
+
+/// What `cargo xtask demo --cluster` shows.
+#[test]
+fn a_worker_that_is_killed_in_the_middle_is_replaced_and_no_stored_reply_is_asked_for_again() {
+    let slow = Slow::start();
+    let Some(machines) = Machines::of(slow.rig()) else { return };
+    let worker = machines.worker();
+    let run = machines.enqueue();
+    slow.server.wait_for_requests(2);
+    kill(worker);
+    // As the time does.
+    machines.database.query(&["UPDATE conclave.hosts SET until = now()"]).expect("it answers");
+    slow.release();
+    let other = machines.worker();
+    let ended = machines.conclave(&["wait", &run]);
+    assert_eq!(text(&ended.stdout), "The second half.\n", "{}", text(&ended.stderr));
+    assert_eq!(slow.server.requests().len(), 3, "the second one was asked for twice");
+    let shown = machines.conclave(&["show", &run]);
+    assert!(text(&shown.stdout).contains("(epoch 3)"), "{}", text(&shown.stdout));
+    terminate(other);
 }

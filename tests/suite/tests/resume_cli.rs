@@ -36,13 +36,13 @@ pub(crate) fn kill(mut child: Child) {
 }
 
 /// A server whose first reply is complete. After it the server is silent until it is released.
-struct Slow {
-    server: Server,
+pub(crate) struct Slow {
+    pub(crate) server: Server,
     is_released: Arc<AtomicBool>,
 }
 
 impl Slow {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let is_released = Arc::new(AtomicBool::new(false));
         let mine = Arc::clone(&is_released);
         let server =
@@ -54,12 +54,12 @@ impl Slow {
         Self { server, is_released }
     }
 
-    fn release(&self) {
+    pub(crate) fn release(&self) {
         self.is_released.store(true, Ordering::SeqCst);
     }
 
     /// Returns a config whose run asks the model twice.
-    fn rig(&self) -> Rig {
+    pub(crate) fn rig(&self) -> Rig {
         let (chat, url) = (stock().join("chat.wasm"), self.server.url());
         Rig::new().with_file(
             "c.toml",
