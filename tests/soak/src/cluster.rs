@@ -37,6 +37,8 @@ use crate::world::World;
 /// that failed and the time of a slow machine fit into it.
 const PATIENCE: Duration = Duration::from_secs(240);
 const TICK: Duration = Duration::from_millis(20);
+/// The time between two reports of progress while the runs end.
+const FOLLOW_EVERY: Duration = Duration::from_secs(15);
 
 /// The amount of work of a soak on a shared store.
 #[derive(Clone, Debug)]
@@ -156,7 +158,7 @@ pub fn soak_cluster(
     };
     soak.begin(&people)?;
     soak.make_faults(&mut random, follow)?;
-    soak.settle()?;
+    soak.settle(follow)?;
     lock(&soak.book).is_over = true;
     people.join().map_err(|_| "the office has failed".to_owned())??;
     soak.judge(&world)?;
@@ -277,9 +279,10 @@ impl Soak<'_> {
     }
 
     /// Ends the faults, and waits until all runs have ended and all workers have gone.
-    fn settle(&mut self) -> Result<(), ClusterFailure> {
+    fn settle(&mut self, follow: &dyn Fn(&ClusterReport)) -> Result<(), ClusterFailure> {
         self.fleet.calm();
         let mut until = Instant::now() + PATIENCE;
+        let mut follows = Instant::now() + FOLLOW_EVERY;
         loop {
             self.fleet.tend()?;
             {
@@ -294,6 +297,11 @@ impl Soak<'_> {
                 if Instant::now() > until || !book.orders && is_empty {
                     break;
                 }
+            }
+            if Instant::now() > follows {
+                follows += FOLLOW_EVERY;
+                self.count();
+                follow(&self.report);
             }
             std::thread::sleep(TICK);
         }

@@ -122,7 +122,7 @@ fn postgres(options: &Options) -> Result<(), Failure> {
         time: Duration::from_secs(options.minutes * 60),
         longest: Duration::from_secs(20),
         workers: 3,
-        runs: 200,
+        runs: usize::try_from(options.faults.min(200)).unwrap_or(200),
         open: 24,
         slowest_ms: 1_500,
         stock: absolute(&options.stock)?,

@@ -87,6 +87,13 @@ impl ActiveRun {
         let settled = Millis(now.0.saturating_sub(FIRED_WITHIN_MS));
         if settled > self.began { settled } else { Millis(0) }
     }
+
+    /// Stops the run without an end. Until its journal is closed, nothing of it may be taken for
+    /// its last state.
+    async fn end(&mut self) {
+        self.work.abort();
+        let _ = (&mut self.work).await;
+    }
 }
 
 impl Drop for ActiveRun {
@@ -127,7 +134,7 @@ impl Worker {
         }
         self.drain(&notify).await;
         while let Some((run, active)) = self.active.pop_first() {
-            self.give_back(&run, active, GiveBack::Due, &notify).await;
+            self.give_back(&run, active, &notify).await;
             notify(WorkerEvent::GivenBack(&run));
         }
     }
@@ -168,6 +175,10 @@ impl Worker {
         options: &impl Fn(&WorkerPool, &RoomId) -> RunOptions,
         notify: &impl Fn(WorkerEvent<'_>),
     ) {
+        let store = self.store.clone();
+        if let Err(error) = off_the_loop(move || store.give_back_unopened()).await {
+            return notify(WorkerEvent::Store(&error));
+        }
         for pool in self.pools.clone() {
             while self.active.len() < self.capacity {
                 let (store, name) = (self.store.clone(), pool.name.clone());
@@ -218,7 +229,7 @@ impl Worker {
         let (store, run, until) =
             (self.store.clone(), run.clone(), SystemClock.now().plus(REST_MS));
         // A run that was claimed and not taken has the epoch of before; it is found by its host.
-        let rested = off_the_loop(move || store.give_back(&run, epoch, until)).await;
+        let rested = off_the_loop(move || store.give_back_due(&run, epoch, until)).await;
         if let Err(error) = rested {
             notify(WorkerEvent::Store(&error));
         }
@@ -261,44 +272,35 @@ impl Worker {
             Err(error) => return notify(WorkerEvent::Store(&error)),
         };
         for run in sleepers {
-            if let Some(active) = self.active.remove(&run) {
-                self.give_back(&run, active, GiveBack::Asleep, notify).await;
-                notify(WorkerEvent::Asleep(&run));
+            let Some(mut active) = self.active.remove(&run) else { continue };
+            active.end().await;
+            let (store, asleep, epoch) = (self.store.clone(), run.clone(), active.epoch);
+            let now = SystemClock.now();
+            let times = (now, active.dropped_before(now));
+            let slept =
+                off_the_loop(move || store.give_back_without(&asleep, Some(epoch), times)).await;
+            if let Err(error) = slept {
+                notify(WorkerEvent::Store(&error));
             }
+            notify(WorkerEvent::Asleep(&run));
         }
     }
 
-    /// Stops a run without an end, and gives it back.
+    /// Stops a run without an end, and gives it back for the next worker.
     async fn give_back(
         &self,
         run: &RoomId,
         mut active: ActiveRun,
-        how: GiveBack,
         notify: &impl Fn(WorkerEvent<'_>),
     ) {
-        active.work.abort();
-        // Until its journal is closed, nothing of the run may be taken for its last state.
-        let _ = (&mut active.work).await;
+        active.end().await;
         let (store, run, epoch) = (self.store.clone(), run.clone(), active.epoch);
-        let now = SystemClock.now();
-        let times = (now, active.dropped_before(now));
-        let given_back = move || match how {
-            GiveBack::Due => store.hand_over(&run, epoch),
-            GiveBack::Asleep => store.give_back_without(&run, Some(epoch), times),
-        };
+        // What it waits for does not count: its pause keeps the next step from beginning.
+        let given_back = move || store.give_back_due(&run, Some(epoch), SystemClock.now());
         if let Err(error) = off_the_loop(given_back).await {
             notify(WorkerEvent::Store(&error));
         }
     }
-}
-
-/// When the next worker takes a run that is given back.
-#[derive(Clone, Copy)]
-enum GiveBack {
-    /// At once. The pause by which its worker stops would look like a sleep.
-    Due,
-    /// When it wakes.
-    Asleep,
 }
 
 async fn off_the_loop<T: Send + 'static>(

@@ -70,7 +70,8 @@ impl Shared {
             ..HostOptions::default()
         });
         let host = Arc::new(host.unwrap());
-        let config = "entry = 'a'\n[plugins.a]\nsource = 'native:agent'\n[tasks.a]\nagent = 'a'\n";
+        let config = "entry = 'a'\n[plugins.a]\nsource = 'native:agent'\n[tasks.a]\nagent = 'a'\n\
+            [limits.run]\nwall = '1 h'\n";
         let config = Config::parse("a.toml", "", config).unwrap();
         let prepared = Arc::new(host.load(&config).await.unwrap());
         TestHost { store, prepared, host }

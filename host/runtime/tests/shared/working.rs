@@ -55,6 +55,21 @@ async fn a_run_of_another_pool_is_not_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_claim_got_no_answer_does_not_wait_for_the_end_of_its_host() {
+    let Some(shared) = Shared::new() else { return };
+    let host = shared.host(echo()).await;
+    let run = host.enqueue("hello").await;
+    shared
+        .until("it is claimed", |_| {
+            host.store.claim(&host.prepared.pool()).unwrap().as_ref() == Some(&run)
+        })
+        .await;
+    let worker = host.work(1);
+    shared.all_end().await;
+    assert_eq!(worker.stop().await, ["taken", "ended DONE"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_lost_its_run_stops_without_a_word_and_the_next_one_ends_it() {
     let Some(shared) = Shared::new() else { return };
     let (gate, began) = (Arc::new(Notify::new()), Arc::new(Mutex::new(0)));

@@ -129,7 +129,7 @@ fn work_done(evidence: &Evidence, room: &RoomId, records: &[Record]) -> Vec<Stri
     if is_done && content != Some(work::result(room)) {
         problems.push("its result is another one".to_owned());
     }
-    let mut answers = BTreeMap::<_, u32>::new();
+    let (mut answers, mut settled) = (BTreeMap::<_, u32>::new(), BTreeMap::new());
     let (mut confirmed, mut unknown) = (BTreeSet::new(), 0);
     for record in records {
         match record.event.effective() {
@@ -149,7 +149,8 @@ fn work_done(evidence: &Evidence, room: &RoomId, records: &[Record]) -> Vec<Stri
             _ => {}
         }
         if let Some(call) = record.event.settled_call() {
-            *answers.entry((call, "decision")).or_default() += 1;
+            // The first one counts; the approver that waits beside it breaks off afterwards.
+            settled.entry(call).or_insert(&record.event);
         }
     }
     for ((call, what), count) in &answers {
@@ -188,6 +189,7 @@ fn work_done(evidence: &Evidence, room: &RoomId, records: &[Record]) -> Vec<Stri
             "{unconfirmed} effects have no answer, and {unknown} were reported as interrupted"
         ));
     }
+    problems.extend(decision(room, script.kind, settled.values().copied()));
     let children = records
         .iter()
         .filter(|record| matches!(record.event, Event::BackgroundEnded { .. }))
@@ -197,6 +199,26 @@ fn work_done(evidence: &Evidence, room: &RoomId, records: &[Record]) -> Vec<Stri
         problems.push(format!("{children} of {delegations} background tasks have an end"));
     }
     problems
+}
+
+/// Checks that the office has decided or answered, where it should.
+fn decision<'a>(
+    room: &RoomId,
+    kind: Kind,
+    mut settled: impl Iterator<Item = &'a Event>,
+) -> Option<String> {
+    // A user who says something else meanwhile answers the question, too.
+    let expected = match kind {
+        Kind::Approved | Kind::Refused => true,
+        Kind::Asking => !work::is_told(room),
+        Kind::Plain | Kind::Lapsed => false,
+    };
+    let by_office = settled.any(|event| matches!(event, Event::ControlReceived { .. }));
+    match (expected, by_office) {
+        (true, false) => Some("nobody has answered what it asked".to_owned()),
+        (false, true) if kind != Kind::Asking => Some("a decision came by itself".to_owned()),
+        _ => None,
+    }
 }
 
 /// Checks that no effect happened twice.
@@ -301,7 +323,8 @@ pub(super) const FORGERIES: [(&str, fn(&mut Evidence)); 9] = [
         evidence.sent.push(ControlMessage::new(room, word));
     }),
     ("a result was delivered twice", |evidence| {
-        let first = evidence.counts.spoken.keys().next().cloned().unwrap_or_default();
+        let mut spoken = evidence.counts.spoken.keys();
+        let first = spoken.find(|text| text.contains("result of run")).cloned().unwrap_or_default();
         if let Ok((_, text)) = serde_json::from_str::<(String, String)>(&first) {
             let again = serde_json::json!(["another key", text]).to_string();
             evidence.counts.spoken.insert(again, 1);

@@ -92,13 +92,25 @@ impl Store {
         })
     }
 
-    /// Gives a run back that this host owned by this epoch and has dropped, for the next worker to
-    /// take at once.
-    pub(crate) fn hand_over(&self, run: &RoomId, epoch: u64) -> Result<(), StoreError> {
+    /// Gives a run back that is due again at `not_before`, whatever it waits for.
+    pub(crate) fn give_back_due(
+        &self,
+        run: &RoomId,
+        epoch: Option<u64>,
+        not_before: Millis,
+    ) -> Result<(), StoreError> {
         let (Some(host), run) = (self.0.host(), run.clone()) else { return Ok(()) };
         self.0.written_so_far()?;
-        let now = (Millis(0), None);
-        self.0.ask_tables(move |tables| give_back(tables, (&host, Some(epoch)), &run, now))
+        self.0.ask_tables(move |tables| give_back(tables, (&host, epoch), &run, (not_before, None)))
+    }
+
+    /// Gives back the runs that this host has claimed and does not have open. The answer of a claim
+    /// may have been lost, and a run may not have been given back; without this, such a run would
+    /// wait for the end of its host.
+    pub(crate) fn give_back_unopened(&self) -> Result<(), StoreError> {
+        let Some(host) = self.0.host() else { return Ok(()) };
+        let open = self.0.open_runs();
+        self.0.ask_tables(move |tables| give_back_unopened(tables, &host, &open))
     }
 
     /// Whether a call of one of these runs is in progress, other than a background task.
@@ -186,6 +198,13 @@ fn give_back(
         &[run.as_str().into()],
     )?;
     Ok(())
+}
+
+fn give_back_unopened(tables: &dyn Sql, host: &str, open: &[RoomId]) -> SqlResult<()> {
+    let open = serde_json::to_string(open).unwrap_or_default();
+    let unopened = "UPDATE rooms SET host = NULL WHERE host = ?1 AND room NOT IN
+        (SELECT jsonb_array_elements_text(CAST(CAST(?2 AS TEXT) AS JSONB)))";
+    tables.execute(unopened, &[host.into(), open.as_str().into()]).map(drop)
 }
 
 /// The sleep of a run by the work that is noted for it; `None` if it needs a host. A room drops a

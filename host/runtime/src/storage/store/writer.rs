@@ -150,6 +150,12 @@ impl StoreWriter {
         Ok(())
     }
 
+    /// The runs of which this process has a room open.
+    #[cfg(feature = "postgres")]
+    pub(super) fn open_runs(&self) -> Vec<RoomId> {
+        self.shared.live().iter().map(RoomId::run).collect()
+    }
+
     /// Waits until everything sent so far can be read, on a thread that may block.
     #[cfg(feature = "postgres")]
     pub(super) fn written_so_far(&self) -> Result<(), StoreError> {
