@@ -102,7 +102,8 @@ pub trait TestedHost: Send + Sync {
 
 impl TestedHost for Store {
     fn journals(&self) -> Arc<dyn Journals> {
-        Self::journals(self, Durability::Group, RunOrigin::default())
+        let pool = Some(POOL.to_owned());
+        Self::journals(self, Durability::Group, RunOrigin { pool, ..RunOrigin::default() })
     }
 
     fn blobs(&self) -> Option<Arc<dyn Blobs>> {
@@ -239,13 +240,14 @@ impl Display for LawReport {
     }
 }
 
-/// The name of the pool of workers in the laws.
+/// The number of characters of a value in a report.
+const SHORT: usize = 400;
+/// The pool of the runs in the laws.
 const POOL: &str = "pool";
 
-/// Opens the store as a host of the pool.
+/// Opens the store as a host.
 fn open(store: &dyn TestedStore) -> LawResult<Box<dyn TestedHost>> {
-    let (pool, snapshot_every) = (Some(POOL.to_owned()), Some(10));
-    store.open(&StoreOptions { pool, snapshot_every, ..StoreOptions::default() })
+    store.open(&StoreOptions { snapshot_every: Some(10), ..StoreOptions::default() })
 }
 
 /// Opens the store as this many hosts.
@@ -274,7 +276,8 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> LawResult {
 }
 
 fn ensure_equal<T: PartialEq + Debug + ?Sized>(what: &str, found: &T, expected: &T) -> LawResult {
-    ensure(found == expected, || format!("{what}: {found:?}, and not {expected:?}"))
+    let short = |value: &T| format!("{value:?}").chars().take(SHORT).collect::<String>();
+    ensure(found == expected, || format!("{what}: {}, and not {}", short(found), short(expected)))
 }
 
 /// Runs a future to its end.

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use conclave_runtime::clock::{Clock, SystemClock};
 use conclave_runtime::ids::{Millis, RoomId};
-use conclave_runtime::store::{ControlCommand, ControlMessage, Store, StoreError, StoreOptions};
+use conclave_runtime::store::{
+    ControlCommand, ControlMessage, Durability, RunOrigin, Store, StoreError, StoreOptions,
+};
 
 use crate::ownership::take_over;
 use crate::rooms::OpenRoom;
@@ -24,8 +26,12 @@ const SLEEP_MS: u64 = 700;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Begins a run and releases it, so that it is due.
-fn begin(host: &dyn TestedHost, run: &str) -> LawResult {
-    drop(OpenRoom::with_records(host, run, 1)?);
+fn begin(host: &dyn TestedHost, run: &str, pool: Option<&str>) -> LawResult {
+    let origin = RunOrigin { pool: pool.map(str::to_owned), ..RunOrigin::default() };
+    let journals = store_of(host)?.journals(Durability::Group, origin);
+    let mut room = OpenRoom::new_in(&*journals, run)?;
+    room.append(1)?;
+    drop(room);
     store_of(host)?.give_back(&RoomId::from(run), Some(1), Millis(0))?;
     Ok(())
 }
@@ -59,7 +65,7 @@ pub fn each_due_run_goes_to_one_claimer(store: &dyn TestedStore) -> LawResult {
     let mut runs = Vec::new();
     for number in 0..RUNS {
         let run = format!("r{number:02}");
-        begin(&*hosts[0], &run)?;
+        begin(&*hosts[0], &run, Some(POOL))?;
         runs.push(RoomId::from(run));
     }
     let barrier = Barrier::new(CLAIMERS);
@@ -84,19 +90,16 @@ pub fn each_due_run_goes_to_one_claimer(store: &dyn TestedStore) -> LawResult {
 /// A claimer gets only runs of its pool, and none that has ended or that a live host has.
 pub fn a_claimer_gets_runs_of_its_pool(store: &dyn TestedStore) -> LawResult {
     let hosts = open_as_many(store, 2)?;
-    let alone = store.open(&StoreOptions::default())?;
-    let other = Some("other".to_owned());
-    let other = store.open(&StoreOptions { pool: other, ..StoreOptions::default() })?;
-    begin(&*alone, "of-no-pool")?;
-    begin(&*other, "of-other")?;
+    begin(&*hosts[0], "of-no-pool", None)?;
+    begin(&*hosts[0], "of-other", Some("other"))?;
     let open = OpenRoom::with_records(&*hosts[0], "open", 1)?;
     let mut ended = OpenRoom::with_records(&*hosts[0], "ended", 1)?;
     ended.append_end()?;
     drop(ended);
-    begin(&*hosts[0], "due")?;
+    begin(&*hosts[0], "due", Some(POOL))?;
     let claimed = claim_all(store_of(&*hosts[1])?)?;
     ensure_equal("the claimed runs", &claimed, &vec![RoomId::from("due")])?;
-    let of_other = store_of(&*other)?.claim("other")?;
+    let of_other = store_of(&*hosts[1])?.claim("other")?;
     ensure_equal("the run of the other pool", &of_other, &Some(RoomId::from("of-other")))?;
     drop(open);
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conclave_runtime::kv::KvStore;
+use conclave_runtime::kv::{KvStore, Postgres};
 use conclave_runtime::store::{Store, StoreAddress, StoreOptions};
 use conclave_store_laws::{LAWS, LawResult, TestedHost, TestedStore, try_all};
 use conclave_test_servers::{TestDatabase, TestPostgres, postgres_or_skip};
@@ -33,7 +33,8 @@ impl TestedStore for Database {
     }
 
     fn kv(&self) -> Option<Arc<dyn KvStore>> {
-        None
+        let StoreAddress::Postgres(address) = self.address() else { return None };
+        Some(Arc::new(Postgres::new(address)))
     }
 
     fn change(&self, statement: &str) -> bool {

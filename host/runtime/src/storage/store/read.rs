@@ -65,6 +65,13 @@ pub(super) fn blob(tables: &dyn Sql, sha256: &str) -> SqlResult<Option<Arc<[u8]>
     tables.first("SELECT bytes FROM blobs WHERE sha256 = ?1", &[sha256.into()], bytes)
 }
 
+/// Returns the bytes of an attachment; `None` also if they are not those of its digest. The blobs of
+/// a record are checked with the record.
+pub(super) fn attachment(tables: &dyn Sql, sha256: &str) -> SqlResult<Option<Arc<[u8]>>> {
+    let bytes = blob(tables, sha256)?;
+    Ok(bytes.filter(|bytes| crate::support::digest::sha256(bytes) == sha256))
+}
+
 /// Maps the records of a room with these numbers, in order.
 pub(super) fn each<T>(
     tables: &dyn Sql,

@@ -133,9 +133,10 @@ impl StoreReader {
         read::lines(&*self.tables, room.as_str()).map_err(|error| error.of(&self.address))
     }
 
-    /// Returns the bytes of an attachment; `None` if the store does not have it.
+    /// Returns the bytes of an attachment; `None` if the store does not have it, or
+    /// other bytes in its place.
     pub fn blob(&self, sha256: &str) -> Result<Option<std::sync::Arc<[u8]>>, StoreError> {
-        self.of(read::blob(&*self.tables, sha256))
+        self.of(read::attachment(&*self.tables, sha256))
     }
 
     /// Returns the time in milliseconds in which the run was open and no host ran it, from its root

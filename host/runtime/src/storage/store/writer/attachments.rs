@@ -19,7 +19,7 @@ impl BlobSource for StoreBlobs {
         // If the attachment was committed after the check, it is in the file.
         let name = sha256.to_owned();
         uncommitted.or_else(|| {
-            self.0.read_now(move |connection| read::blob(connection, &name)).ok().flatten()
+            self.0.read_now(move |tables| read::attachment(tables, &name)).ok().flatten()
         })
     }
 }
