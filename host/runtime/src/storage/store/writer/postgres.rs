@@ -144,8 +144,8 @@ impl Engine for PostgresEngine {
             link.row(
                 "WITH written AS (
                      INSERT INTO snapshots (room, next, body, hash)
-                     SELECT ?1, ?2, ?3, sha256(events.hash || ?3) FROM events
-                     WHERE events.room = ?1 AND events.seq = ?2 - 1
+                     SELECT ?1, CAST(?2 AS BIGINT), ?3, sha256(events.hash || ?3) FROM events
+                     WHERE events.room = ?1 AND events.seq = CAST(?2 AS BIGINT) - 1
                      AND EXISTS (SELECT 1 FROM rooms WHERE rooms.room = ?4 AND rooms.host = ?5)
                      ON CONFLICT (room) DO UPDATE
                      SET next = EXCLUDED.next, body = EXCLUDED.body, hash = EXCLUDED.hash
