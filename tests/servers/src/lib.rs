@@ -6,5 +6,7 @@ mod postgres;
 mod skip;
 
 pub use fault_proxy::{Direction, Ending, FaultProxy};
-pub use postgres::{PostgresFailure, TestDatabase, TestPostgres, postgres_or_skip};
+pub use postgres::{
+    PostgresFailure, TestDatabase, TestPostgres, database_of_test_store, postgres_or_skip,
+};
 pub use skip::is_skipped;

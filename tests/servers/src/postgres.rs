@@ -24,6 +24,9 @@ use crate::is_skipped;
 /// The variable with the URL of a server that many test processes share, as its superuser.
 const SHARED_SERVER: &str = "CONCLAVE_TEST_POSTGRES";
 
+/// The variable that chooses the kind of store on which tests of any store are played.
+const STORE_KIND: &str = "CONCLAVE_TEST_STORE";
+
 const USER: &str = "conclave";
 
 /// The settings of every server. Nothing here makes it less durable than the store requires.
@@ -87,6 +90,22 @@ pub fn postgres_or_skip<T>(started: Result<T, PostgresFailure>) -> Option<T> {
             None
         }
         Err(PostgresFailure::Failed(reason)) => panic!("PostgreSQL failed: {reason}"),
+    }
+}
+
+/// Returns a database for the store of a test if the variable `CONCLAVE_TEST_STORE` is `postgres`;
+/// otherwise the test has its store in a folder.
+///
+/// # Panics
+/// If PostgreSQL is not installed or failed.
+#[must_use]
+pub fn database_of_test_store() -> Option<TestDatabase> {
+    match env::var(STORE_KIND).as_deref() {
+        Ok("postgres") => match TestPostgres::shared() {
+            Ok(database) => Some(database),
+            Err(failure) => panic!("there is no database for the test's store: {failure}"),
+        },
+        _ => None,
     }
 }
 

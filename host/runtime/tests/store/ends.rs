@@ -8,10 +8,11 @@ use conclave_runtime::ids::{Millis, RoomId};
 use conclave_runtime::store::{RunFilter, RunState, Store, StoreError, StoreReader, all};
 
 use crate::support::{
-    append, copied, damage, ended, message_record, open, opened, records, reopen, run, sql,
+    StorePlace, append, copied, damage, ended, message_record, open, opened, records, reopen, run,
+    sql,
 };
 
-const FOLDER: &str = "CONCLAVE_TEST_STORE";
+const FOLDER: &str = "CONCLAVE_ENDS_FOLDER";
 
 /// Starts this test program as another process, which prints a line for each durable record.
 fn another(folder: &Path) -> (Child, BufReader<std::process::ChildStdout>) {
@@ -139,8 +140,8 @@ fn the_pages_are_looked_at_after_an_end_that_was_none() {
 
 #[test]
 fn a_stop_is_noted_in_the_rooms_that_the_process_runs() {
-    let temp = tempfile::tempdir().unwrap();
-    let store = Store::open(temp.path()).unwrap();
+    let place = StorePlace::new();
+    let store = Store::open(place.address()).unwrap();
     ended(&store, "over");
     drop(run(&store, "released", 1));
     let (mut one, two) = (run(&store, "one", 1), run(&store, "two", 1));
@@ -155,11 +156,11 @@ fn a_stop_is_noted_in_the_rooms_that_the_process_runs() {
     );
     drop(store);
     // A process that did not run a room says nothing about it.
-    let store = Store::open(temp.path()).unwrap();
+    let store = Store::open(place.address()).unwrap();
     one = run(&store, "three", 1);
     store.note_stop(Millis(20_000)).unwrap();
     drop(one);
-    let reader = StoreReader::open(temp.path()).unwrap();
+    let reader = StoreReader::open(place.address()).unwrap();
     let until =
         |room: &str| reader.run(&RoomId::from(room)).unwrap().map(|row| row.until(Millis(30_000)));
     assert_eq!(until("three"), Some(Millis(30_000)), "its process runs");

@@ -16,6 +16,8 @@ use conclave_runtime::outcome::{Outcome, Status};
 use conclave_runtime::store::{Durability, RunState, Store, StoreOptions, StoreReader};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions, SessionError};
 
+use crate::support::StorePlace;
+
 /// A model with long answers that counts its requests.
 #[derive(Default)]
 struct Talker(AtomicU64);
@@ -157,7 +159,7 @@ impl ModelClient for Mover {
 #[tokio::test]
 async fn a_clock_that_jumps_costs_nothing_and_owes_nothing() {
     const HOUR: i64 = 3_600_000;
-    let temp = tempfile::tempdir().unwrap();
+    let place = StorePlace::new();
     let clock = Arc::new(Jumping(Mutex::new(1_000_000_000_000), false));
     let mover =
         Mover(Arc::clone(&clock), vec![-HOUR, 60_000, -2 * HOUR, 24 * HOUR], AtomicU64::default());
@@ -172,13 +174,13 @@ async fn a_clock_that_jumps_costs_nothing_and_owes_nothing() {
     let host =
         Host::new(HostOptions { native: vec![desk], models, ..HostOptions::default() }).unwrap();
     let prepared = host.load(&Config::parse("desk.toml", "", CONFIG).unwrap()).await.unwrap();
-    let store = Store::open(temp.path()).unwrap();
+    let store = Store::open(place.address()).unwrap();
     let options = RunOptions { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..options(&store) };
     let outcome =
         prepared.start(Some("Talk.".to_owned()), options).unwrap().outcome().await.unwrap();
     assert_eq!(outcome.status, Status::Done, "{}", outcome.reason);
     drop(store);
-    let reader = StoreReader::open(temp.path()).unwrap();
+    let reader = StoreReader::open(place.address()).unwrap();
     let records = reader.records(&RoomId::from("talk")).unwrap();
     let times: Vec<u64> = records.iter().map(|record| record.at.0).collect();
     // A room's own time never goes back, so no duration is negative.
@@ -212,13 +214,14 @@ async fn ran_while_the_clock_was_set(by: Vec<i64>, is_steady: bool) -> (Arc<Outc
         Host::new(HostOptions { native: vec![desk], models, ..HostOptions::default() }).unwrap();
     let config = format!("{CONFIG}\n[limits.run]\nwall = \"10 min\"\n");
     let prepared = host.load(&Config::parse("desk.toml", "", &config).unwrap()).await.unwrap();
-    let temp = tempfile::tempdir().unwrap();
-    let store = Store::open(temp.path()).unwrap();
+    let place = StorePlace::new();
+    let store = Store::open(place.address()).unwrap();
     let options = RunOptions { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..options(&store) };
     let outcome =
         prepared.start(Some("Talk.".to_owned()), options).unwrap().outcome().await.unwrap();
     drop(store);
-    let records = StoreReader::open(temp.path()).unwrap().records(&RoomId::from("talk")).unwrap();
+    let records =
+        StoreReader::open(place.address()).unwrap().records(&RoomId::from("talk")).unwrap();
     (outcome, records.iter().map(|record| record.at.0).collect())
 }
 
@@ -246,7 +249,7 @@ async fn a_clock_that_is_set_forward_ends_no_run() {
 /// and its records come after the others.
 #[tokio::test]
 async fn a_clock_that_was_set_back_between_two_processes_holds_up_no_deadline() {
-    let temp = tempfile::tempdir().unwrap();
+    let place = StorePlace::new();
     let desk = || Plugin::agent("desk", |_: Step| async move { Ok(native::finish("well")) });
     let config =
         CONFIG.replace("grants.model = ['default']\n", "") + "\n[limits.run]\nwall = '10 min'\n";
@@ -258,7 +261,7 @@ async fn a_clock_that_was_set_back_between_two_processes_holds_up_no_deadline() 
             Host::new(HostOptions { native: vec![desk()], models, ..HostOptions::default() })
                 .unwrap();
         let prepared = host.load(&config).await.unwrap();
-        let store = Store::open(temp.path()).unwrap();
+        let store = Store::open(place.address()).unwrap();
         let clock = Arc::new(Jumping(Mutex::new(now), false));
         let options = RunOptions { clock: clock as Arc<dyn Clock>, ..options(&store) };
         let mut session = match is_first {
@@ -268,7 +271,8 @@ async fn a_clock_that_was_set_back_between_two_processes_holds_up_no_deadline() 
         let outcome = session.run("Talk.").await.unwrap();
         assert_eq!(outcome.status, Status::Done, "{}", outcome.reason);
     }
-    let records = StoreReader::open(temp.path()).unwrap().records(&RoomId::from("talk")).unwrap();
+    let records =
+        StoreReader::open(place.address()).unwrap().records(&RoomId::from("talk")).unwrap();
     let times: Vec<u64> = records.iter().map(|record| record.at.0).collect();
     assert!(times.is_sorted(), "{times:?}");
     let deadlines: Vec<u64> = records

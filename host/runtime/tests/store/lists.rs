@@ -18,7 +18,8 @@ use conclave_runtime::usage::Spent;
 use conclave_runtime::{Host, HostOptions, RunOptions};
 
 use crate::support::{
-    about, append, copied, end, ended, message_record, open, opened, record, reopen, run, settle,
+    StorePlace, about, append, copied, end, ended, message_record, of_epoch, open, opened, record,
+    reopen, run, settle,
 };
 
 fn started_wait(key: WaitKey, kind: &str, at: Option<u64>) -> WaitChange {
@@ -33,12 +34,12 @@ fn started_wait(key: WaitKey, kind: &str, at: Option<u64>) -> WaitChange {
 
 #[test]
 fn a_run_is_listed_as_it_stands() {
-    let temp = tempfile::tempdir().unwrap();
-    let store = Store::open(temp.path()).unwrap();
+    let place = StorePlace::new();
+    let store = Store::open(place.address()).unwrap();
     ended(&store, "aa1");
     let going = run(&store, "ab2", 2);
     drop(run(&store, "ab2/1", 1));
-    let reader = StoreReader::open(temp.path()).unwrap();
+    let reader = StoreReader::open(place.address()).unwrap();
     let runs = reader.runs(&RunFilter::default()).unwrap();
     let state: Vec<_> =
         runs.iter().map(|run| (run.run.as_str(), run.state, run.rooms, run.records)).collect();
@@ -76,13 +77,14 @@ fn a_run_is_listed_as_it_stands() {
 
 #[test]
 fn a_room_that_was_let_go_or_left_by_another_process_is_cut_off_until_it_is_reopened() {
-    let temp = tempfile::tempdir().unwrap();
-    let store = Store::open(temp.path()).unwrap();
+    let place = StorePlace::new();
+    let store = Store::open(place.address()).unwrap();
     drop(run(&store, "a", 2));
     drop(store);
-    let store = Store::open(temp.path()).unwrap();
-    let state =
-        || StoreReader::open(temp.path()).unwrap().runs(&RunFilter::default()).unwrap()[0].state;
+    let store = Store::open(place.address()).unwrap();
+    let state = || {
+        StoreReader::open(place.address()).unwrap().runs(&RunFilter::default()).unwrap()[0].state
+    };
     assert_eq!(state(), RunState::Interrupted);
     let mut reopened = reopen(&store, "a");
     append(&mut *reopened.journal, &[message_record(2, "x")]).unwrap();
@@ -93,17 +95,18 @@ fn a_room_that_was_let_go_or_left_by_another_process_is_cut_off_until_it_is_reop
 
 #[test]
 fn what_a_room_waits_for_is_listed_until_it_is_over() {
-    let temp = tempfile::tempdir().unwrap();
-    let store = Store::open(temp.path()).unwrap();
+    let place = StorePlace::new();
+    let store = Store::open(place.address()).unwrap();
     let mut journal = open(&store, "a");
     let (call, model, timer) =
         (WaitKey::Call(CallId(1)), WaitKey::Model(CallId(1), 0), WaitKey::Timer(TimerId(4)));
     let mut take = |record, waits: &[WaitChange]| {
+        let records = of_epoch(&*journal, &[record]);
         let entry =
-            JournalBatch { records: &[record], waits, outcome: None, spent: Spent::default() };
+            JournalBatch { records: &records, waits, outcome: None, spent: Spent::default() };
         settle(journal.append(&entry).unwrap()).unwrap();
         let waits =
-            StoreReader::open(temp.path()).unwrap().waits(Some(&RoomId::from("a"))).unwrap();
+            StoreReader::open(place.address()).unwrap().waits(Some(&RoomId::from("a"))).unwrap();
         waits.into_iter().map(|wait| (wait.wait.key, wait.is_live)).collect::<Vec<_>>()
     };
     let waits = [
@@ -172,15 +175,15 @@ async fn a_run_that_nobody_goes_on_with_gets_an_end() {
 /// The room's history was changed, but no run ever began in it.
 #[test]
 fn a_room_that_was_never_opened_can_be_given_up() {
-    let temp = tempfile::tempdir().unwrap();
-    let store = Store::open(temp.path()).unwrap();
+    let place = StorePlace::new();
+    let store = Store::open(place.address()).unwrap();
     let changed = Event::HistoryChanged {
         task: TaskName::from("desk"),
         change: HistoryChange::Clear { start: 0 },
     };
     append(&mut *open(&store, "a"), &[record(0, 1_000, changed)]).unwrap();
     store.give_up(&RoomId::from("a"), "it is over").unwrap();
-    let reader = StoreReader::open(temp.path()).unwrap();
+    let reader = StoreReader::open(place.address()).unwrap();
     let runs = reader.runs(&RunFilter::default()).unwrap();
     assert_eq!(runs[0].state, RunState::Ended(Status::Kill));
     assert_eq!(runs[0].reason.as_deref(), Some("it is over"));
@@ -189,13 +192,13 @@ fn a_room_that_was_never_opened_can_be_given_up() {
 
 #[test]
 fn a_run_of_other_rules_can_be_given_up_and_then_removed() {
-    let temp = tempfile::tempdir().unwrap();
-    let store = Store::open(temp.path()).unwrap();
+    let place = StorePlace::new();
+    let store = Store::open(place.address()).unwrap();
     let older =
         |record: Arc<Record>| Arc::new(Record { rules: RULES - 1, ..Arc::unwrap_or_clone(record) });
     append(&mut *open(&store, "a"), &[older(opened("a", "x")), older(message_record(1, "y"))])
         .unwrap();
-    let reader = StoreReader::open(temp.path()).unwrap();
+    let reader = StoreReader::open(place.address()).unwrap();
     store.give_up(&RoomId::from("a"), "of an older host").unwrap();
     let run = reader.runs(&RunFilter::default()).unwrap().remove(0);
     assert_eq!(run.state, RunState::Ended(Status::Kill));

@@ -5,7 +5,9 @@ use conclave_runtime::ids::{CallId, Millis, RoomId};
 use conclave_runtime::outcome::Status;
 use conclave_runtime::store::{Retention, RunFilter, Store, StoreReader};
 
-use crate::support::{append, damage, end, ended, message_record, record, records, run};
+use crate::support::{
+    StorePlace, append, damage, end, ended, message_record, record, records, run,
+};
 
 #[test]
 fn only_what_has_ended_goes_and_the_chain_stays_whole() {
@@ -56,8 +58,8 @@ fn only_what_has_ended_goes_and_the_chain_stays_whole() {
 
 #[test]
 fn a_run_that_has_ended_and_is_still_under_way_stays() {
-    let temp = tempfile::tempdir().unwrap();
-    let store = Store::open(temp.path()).unwrap();
+    let place = StorePlace::new();
+    let store = Store::open(place.address()).unwrap();
     let mut session = run(&store, "a", 2);
     end(&mut *session, message_record(2, "so far"), Status::Done);
     ended(&store, "b");
@@ -66,14 +68,14 @@ fn a_run_that_has_ended_and_is_still_under_way_stays() {
     assert_eq!(store.collect(&all).unwrap().runs, [RoomId::from("b")]);
     append(&mut *session, &[message_record(3, "and on")]).unwrap();
     drop(session);
-    assert_eq!(records(temp.path(), "a").len(), 4);
+    assert_eq!(records(place.address(), "a").len(), 4);
     assert_eq!(store.collect(&all).unwrap().runs, [RoomId::from("a")]);
 }
 
 #[test]
 fn blobs_go_when_nothing_refers_to_them_any_more() {
-    let temp = tempfile::tempdir().unwrap();
-    let store = Store::open(temp.path()).unwrap();
+    let place = StorePlace::new();
+    let store = Store::open(place.address()).unwrap();
     let keep = |bytes: &[u8]| store.blobs().keep(bytes, "text/plain", None).unwrap();
     let (used, deep, unused) = (keep(b"used"), keep(b"deep"), keep(b"unused"));
     let mut journal = run(&store, "a", 1);
@@ -91,10 +93,10 @@ fn blobs_go_when_nothing_refers_to_them_any_more() {
         "a record may refer to it in a moment"
     );
     drop((journal, store));
-    let store = Store::open(temp.path()).unwrap();
+    let store = Store::open(place.address()).unwrap();
     let collected = store.collect(&Retention::default()).unwrap();
     assert_eq!((collected.blobs, collected.bytes), (1, 6));
-    let reader = StoreReader::open(temp.path()).unwrap();
+    let reader = StoreReader::open(place.address()).unwrap();
     let is_there =
         |blob: &conclave_runtime::blobs::Blob| reader.blob(&blob.sha256).unwrap().is_some();
     assert!(is_there(&used) && is_there(&deep) && !is_there(&unused));

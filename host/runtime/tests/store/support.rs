@@ -12,12 +12,38 @@ use conclave_runtime::outcome::{Outcome, Status};
 use conclave_runtime::policy_rules::Policy;
 use conclave_runtime::room_secret::RoomSecret;
 use conclave_runtime::setup::Setup;
-use conclave_runtime::store::{Durability, RunOrigin, Store, StoreCheck, StoreReader};
+use conclave_runtime::store::{
+    Durability, RunOrigin, Store, StoreAddress, StoreCheck, StoreReader,
+};
 use conclave_runtime::usage::Spent;
+use conclave_test_servers::{TestDatabase, database_of_test_store};
 use futures_executor::block_on;
 
 /// The secret of every room in these tests.
 pub(crate) const SECRET: RoomSecret = RoomSecret::new([0x5e; RoomSecret::LENGTH]);
+
+/// The place of a test's store: a folder, or a database if `CONCLAVE_TEST_STORE` is `postgres`.
+pub(crate) struct StorePlace {
+    address: StoreAddress,
+    _folder: tempfile::TempDir,
+    _database: Option<TestDatabase>,
+}
+
+impl StorePlace {
+    pub(crate) fn new() -> Self {
+        let _folder = tempfile::tempdir().unwrap();
+        let _database = database_of_test_store();
+        let address = match &_database {
+            Some(database) => database.url().parse().unwrap(),
+            None => _folder.path().into(),
+        };
+        Self { address, _folder, _database }
+    }
+
+    pub(crate) fn address(&self) -> &StoreAddress {
+        &self.address
+    }
+}
 
 pub(crate) fn setup() -> Arc<Setup> {
     let (entry, limits) = (TaskName::from("desk"), conclave_runtime::limits::RunLimits::default());
@@ -81,19 +107,27 @@ pub(crate) fn settle(keeping: Keeping) -> Result<(), JournalFailure> {
     }
 }
 
+/// The records with the epoch by which the journal's host owns the room.
+pub(crate) fn of_epoch(journal: &dyn Journal, records: &[Arc<Record>]) -> Vec<Arc<Record>> {
+    let epoch = journal.epoch();
+    let owned = |record: &Arc<Record>| Arc::new(Record { epoch, ..Record::clone(record) });
+    records.iter().map(owned).collect()
+}
+
 /// Appends records and waits until they are durable.
 pub(crate) fn append(
     journal: &mut dyn Journal,
     records: &[Arc<Record>],
 ) -> Result<(), JournalFailure> {
-    let keeping = journal.append(&entry(records))?;
+    let records = of_epoch(journal, records);
+    let keeping = journal.append(&entry(&records))?;
     journal.hurry();
     settle(keeping)
 }
 
 pub(crate) fn end(journal: &mut dyn Journal, record: Arc<Record>, status: Status) {
     let outcome = Arc::new(Outcome::new(status, "it was so"));
-    let records = [record];
+    let records = of_epoch(journal, &[record]);
     let spent = Spent { turns: 3, tokens: 40, cost_micro_usd: 500, ..Spent::default() };
     let batch = JournalBatch { records: &records, waits: &[], outcome: Some(&outcome), spent };
     let keeping = journal.append(&batch).unwrap();
@@ -153,8 +187,8 @@ pub(crate) fn ended(store: &Store, room: &str) {
     end(&mut *journal, message_record(2, "bye"), Status::Done);
 }
 
-pub(crate) fn records(folder: &Path, room: &str) -> Vec<Record> {
-    StoreReader::open(folder).unwrap().records(&RoomId::from(room)).unwrap()
+pub(crate) fn records(store: impl Into<StoreAddress>, room: &str) -> Vec<Record> {
+    StoreReader::open(store).unwrap().records(&RoomId::from(room)).unwrap()
 }
 
 /// Copies the store's present files, without the lock of their writer.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use conclave_runtime::kv::{KvStore, Postgres};
-use conclave_runtime::store::{Store, StoreAddress, StoreOptions};
+use conclave_runtime::kv::KvStore;
+use conclave_runtime::store::{PostgresKv, Store, StoreAddress, StoreOptions};
 use conclave_store_laws::{LAWS, LawResult, TestedHost, TestedStore, try_all};
 use conclave_test_servers::{TestDatabase, TestPostgres, postgres_or_skip};
 
@@ -34,7 +34,7 @@ impl TestedStore for Database {
 
     fn kv(&self) -> Option<Arc<dyn KvStore>> {
         let StoreAddress::Postgres(address) = self.address() else { return None };
-        Some(Arc::new(Postgres::new(address)))
+        Some(Arc::new(PostgresKv::new(address)))
     }
 
     fn change(&self, statement: &str) -> bool {
