@@ -191,10 +191,11 @@ fn give_back(
         &[run.as_str().into(), host.into(), epoch.into(), wakes_at.into()],
     )?;
     // A message that came before the statement above set the time to now, and lost it again. One
-    // that comes after it sets it again.
+    // that comes after it sets it again. One that nobody can read wakes nobody.
     tables.execute(
         "UPDATE rooms SET wake_at = 0 WHERE room = ?1 AND host IS NULL
-         AND EXISTS (SELECT 1 FROM inbox WHERE split_part(inbox.room, '/', 1) = ?1)",
+         AND EXISTS (SELECT 1 FROM inbox
+             WHERE split_part(inbox.room, '/', 1) = ?1 AND inbox.state <> 2)",
         &[run.as_str().into()],
     )?;
     Ok(())
