@@ -27,6 +27,8 @@ use crate::state::setup::{self, EngineStart};
 use crate::state::store_address::with_named_store;
 use crate::state::watch;
 use crate::ui::interrupt::Interrupts;
+#[cfg(feature = "postgres")]
+use crate::ui::show::printable;
 use crate::ui::show::{FAINT, head, paint};
 use crate::ui::stderr;
 #[cfg(feature = "postgres")]
@@ -166,7 +168,14 @@ async fn detach(
     if output.quiet {
         return Ok(exit::OK);
     }
-    let hosts = StoreReader::open(address)?.hosts()?;
+    // The run is queued, whatever the list of workers says.
+    let hosts = match StoreReader::open(address).and_then(|reader| reader.hosts()) {
+        Ok(hosts) => hosts,
+        Err(error) => {
+            stderr::warning(printable(&error.to_string()));
+            return Ok(exit::OK);
+        }
+    };
     let takes = |host: &HostRow| {
         host.is_live
             && host.pool.as_deref().is_some_and(|pools| pools.split(' ').any(|one| one == pool))

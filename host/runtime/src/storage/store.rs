@@ -240,10 +240,7 @@ impl Store {
         is_meant: impl Fn(&ControlMessage) -> bool,
         is_left: impl Fn(&ControlMessage) -> bool,
     ) -> Result<Vec<mail::ReceivedMail>, StoreError> {
-        let journal_has = |mail: &ControlMessage| {
-            StoreReader::open(self.address())
-                .and_then(|reader| reader.has_received(&mail.room, &mail.id))
-        };
+        let journal_has = |mail: &ControlMessage| self.0.has_received(&mail.room, &mail.id);
         let is_received =
             |mail: &ControlMessage| is_left(mail) && journal_has(mail).unwrap_or(false);
         match self.folder() {

@@ -1,6 +1,7 @@
 //! Which host of a shared store runs what: hosts pull due runs of their pool. There is no leader,
 //! and a run that sleeps needs no host.
 
+use conclave_core::journal::ownership::LEASE_MS;
 use conclave_core::journal::placement::Sleep;
 use conclave_core::types::ids::{Millis, RoomId};
 use serde::Serialize;
@@ -185,20 +186,8 @@ fn give_back(
         None => not_before.0.cast_signed(),
         Some(sleep) => sleep.wakes_at.map_or(NEVER, |at| i64::try_from(at.0).unwrap_or(NEVER)),
     };
-    tables.execute(
-        "UPDATE rooms SET host = NULL, wake_at = ?4 WHERE room = ?1
-         AND (epoch = ?3 OR (CAST(?3 AS BIGINT) IS NULL AND host = ?2))",
-        &[run.as_str().into(), host.into(), epoch.into(), wakes_at.into()],
-    )?;
-    // A message that came before the statement above set the time to now, and lost it again. One
-    // that comes after it sets it again. One that nobody can read wakes nobody.
-    tables.execute(
-        "UPDATE rooms SET wake_at = 0 WHERE room = ?1 AND host IS NULL
-         AND EXISTS (SELECT 1 FROM inbox
-             WHERE split_part(inbox.room, '/', 1) = ?1 AND inbox.state <> 2)",
-        &[run.as_str().into()],
-    )?;
-    Ok(())
+    let values = [run.as_str().into(), host.into(), epoch.into(), wakes_at.into()];
+    tables.has_row("SELECT 1 FROM (SELECT give_back(?1, ?2, ?3, ?4)) AS given", &values).map(drop)
 }
 
 fn give_back_unopened(tables: &dyn Sql, host: &str, open: &[RoomId]) -> SqlResult<()> {
@@ -227,11 +216,10 @@ fn hosts(tables: &dyn Sql) -> SqlResult<Vec<HostRow>> {
              (SELECT count(*) FROM rooms WHERE rooms.host = hosts.host AND rooms.ended IS NULL),
              (SELECT coalesce(max(rooms.epoch), 0) FROM rooms WHERE rooms.host = hosts.host),
              CAST(extract(epoch FROM hosts.started) * 1000 AS BIGINT),
-             CAST(extract(epoch FROM clock_timestamp() - (hosts.until - interval '15 seconds')) * 1000
-                 AS BIGINT),
+             CAST(extract(epoch FROM clock_timestamp() - hosts.until) * 1000 AS BIGINT) + ?1,
              hosts.until > clock_timestamp()
          FROM hosts ORDER BY 9 DESC, hosts.started, hosts.host",
-        &[],
+        &[LEASE_MS.into()],
         |row| {
             Ok(HostRow {
                 host: row.get(0)?,

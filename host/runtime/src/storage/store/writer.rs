@@ -24,11 +24,12 @@ use std::thread::JoinHandle;
 
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::event::Record;
-use conclave_core::types::ids::{Millis, RoomId};
+use conclave_core::types::ids::{ControlId, Millis, RoomId};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
 use super::lock::StoreLock;
+use super::reader::lists;
 use super::record::Rows;
 use super::sql::{Sql, SqlError, SqlResult};
 use super::{Durability, RunOrigin, StoreAddress, StoreError, StoreTotals, read, snapshot};
@@ -110,6 +111,11 @@ impl StoreWriter {
         self.address.folder()
     }
 
+    /// Whether other hosts write to the store, too.
+    fn is_shared(&self) -> bool {
+        self.host.is_some()
+    }
+
     /// The name under which this process owns runs; `None` if it owns the whole store.
     #[cfg(feature = "postgres")]
     pub(super) fn host(&self) -> Option<String> {
@@ -125,7 +131,6 @@ impl StoreWriter {
     /// Tells the rooms of runs that another host has taken. A room that only waits would not notice.
     #[cfg(feature = "postgres")]
     pub(super) fn note_lost_runs(&self) -> Result<(), StoreError> {
-        let Some(host) = self.host() else { return Ok(()) };
         let runs: Vec<String> = self.shared.epochs().keys().map(ToString::to_string).collect();
         if runs.is_empty() {
             return Ok(());
@@ -134,15 +139,14 @@ impl StoreWriter {
         let runs = runs.join("\u{1}");
         let lost = self.ask_tables(move |tables| {
             tables.rows(
-                "SELECT room, epoch FROM rooms WHERE room = ANY (string_to_array(?1, chr(1)))
-                 AND host IS DISTINCT FROM ?2",
-                &[runs.as_str().into(), host.as_str().into()],
+                "SELECT room, epoch FROM rooms WHERE room = ANY (string_to_array(?1, chr(1)))",
+                &[runs.as_str().into()],
                 |row| Ok((RoomId::from(row.get::<String>(0)?), row.get::<u64>(1)?)),
             )
         })?;
         let epochs = self.shared.epochs();
         for (run, epoch) in lost {
-            // One that this host released itself has the same epoch.
+            // The epoch alone decides: this host may have taken the run anew since.
             if let Some(owned) = epochs.get(&run).filter(|owned| owned.epoch < epoch) {
                 owned.is_lost.send_replace(true);
             }
@@ -164,7 +168,7 @@ impl StoreWriter {
 
     /// Takes a room for this process, and returns its epoch; `None` if there is no such room.
     async fn take(&self, room: &RoomId) -> Result<Option<u64>, Cause> {
-        if self.host.is_none() {
+        if !self.is_shared() {
             return Ok(Some(0));
         }
         let of_task = room.clone();
@@ -189,7 +193,7 @@ impl StoreWriter {
 
     /// Returns the epoch of a new room: that of its run.
     fn first_epoch(&self, room: &RoomId) -> Result<u64, Cause> {
-        if self.host.is_none() {
+        if !self.is_shared() {
             return Ok(0);
         }
         let run = room.run();
@@ -287,6 +291,13 @@ impl StoreWriter {
         look: impl FnOnce(&dyn Sql) -> SqlResult<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.read_now(look).map_err(|error| error.of(&self.address))
+    }
+
+    /// Whether a room has journalled a control message, on a thread that may block.
+    pub(super) fn has_received(&self, room: &RoomId, id: &ControlId) -> Result<bool, StoreError> {
+        let (room, id) = (room.clone(), id.clone());
+        let found = self.read_now(move |tables| lists::has_received(tables, &room, &id));
+        found.map_err(|error| error.of(&self.address))
     }
 
     /// Whether a run has ended or is not in this store.

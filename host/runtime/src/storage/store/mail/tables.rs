@@ -52,7 +52,7 @@ fn insert(tables: &dyn Sql, message: &ControlMessage, settles: Option<i64>) -> S
              ON CONFLICT DO NOTHING RETURNING id),
          woken AS (UPDATE rooms SET wake_at = 0 WHERE room = ?5 AND EXISTS (SELECT 1 FROM sent)
              RETURNING room)
-         SELECT id, pg_notify('conclave_wake', ?5) FROM sent",
+         SELECT id FROM sent",
         &[
             message.id.as_str().into(),
             message.room.as_str().into(),

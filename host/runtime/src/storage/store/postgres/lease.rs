@@ -6,18 +6,22 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use conclave_core::journal::ownership::{LEASE_MS, RENEW_EVERY_MS};
+
 use super::link::Link;
 use super::session::{Session, SessionError};
 use crate::storage::store::PostgresAddress;
 use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
 
 /// The time between two renewals.
-const RENEW_EVERY: Duration = Duration::from_millis(5_000);
+const RENEW_EVERY: Duration = Duration::from_millis(RENEW_EVERY_MS);
+/// The time for a renewal.
+const RENEW_WITHIN: Duration = Duration::from_secs(3);
 /// The pause after a renewal that failed.
 const RETRY: Duration = Duration::from_millis(500);
-/// Renews the lease of 15 s, or begins it.
+/// Renews the lease, or begins it.
 const RENEW: &str = "INSERT INTO hosts (host, command, pool, capacity, until)
-    VALUES (?1, ?2, ?3, ?4, clock_timestamp() + INTERVAL '15 s')
+    VALUES (?1, ?2, ?3, ?4, clock_timestamp() + INTERVAL '1 ms' * CAST(?5 AS BIGINT))
     ON CONFLICT (host) DO UPDATE SET until = EXCLUDED.until";
 /// Rows of hosts that ended without a goodbye. Nobody needs them but people.
 const FORGET: &str = "DELETE FROM hosts WHERE until < clock_timestamp() - INTERVAL '1 day'";
@@ -37,7 +41,7 @@ impl HostEntry {
     /// Begins or renews the lease.
     pub(in crate::storage::store) fn renew(&self, link: &Link) -> SqlResult<()> {
         let Self { host, command, pool, capacity } = self;
-        link.run(RENEW, &[host, command, pool, capacity])?;
+        link.run(RENEW, &[host, command, pool, capacity, &LEASE_MS.cast_signed()])?;
         Ok(())
     }
 }
@@ -84,7 +88,9 @@ fn renew_until(ended: &mpsc::Receiver<()>, session: Session, entry: &HostEntry) 
     let mut session = session.with_patience(Duration::ZERO);
     let mut pause = RENEW_EVERY;
     while ended.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Timeout) {
-        let renewed = session.retry(|link| entry.renew(link));
+        // Two that hang leave time for a third within the lease.
+        let renew = |link: &Link| link.patiently(RENEW_WITHIN, |link| entry.renew(link));
+        let renewed = session.retry(renew);
         pause = if renewed.is_ok() { RENEW_EVERY } else { RETRY };
     }
 }

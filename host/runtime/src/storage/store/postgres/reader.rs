@@ -9,7 +9,9 @@ use crate::storage::store::sql::{EngineKind, Sql, SqlError, SqlResult, TakeRow, 
 use crate::storage::store::{PostgresAddress, StoreAddress, StoreError};
 
 /// The settings of a connection for questions. A few of them write, such as a message to a run.
-const SETTINGS: &str = "SET search_path = conclave";
+const SETTINGS: &str = "SET search_path = conclave;
+    SET default_transaction_isolation = 'read committed';
+    SET default_transaction_read_only = off; SET jit = off";
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 

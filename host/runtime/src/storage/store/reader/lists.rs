@@ -218,7 +218,11 @@ pub(super) fn down_ms(tables: &dyn Sql, run: &RoomId) -> SqlResult<u64> {
     Ok(all)
 }
 
-pub(super) fn has_received(tables: &dyn Sql, room: &RoomId, id: &ControlId) -> SqlResult<bool> {
+pub(in crate::storage::store) fn has_received(
+    tables: &dyn Sql,
+    room: &RoomId,
+    id: &ControlId,
+) -> SqlResult<bool> {
     let mut has_received = false;
     // An id is small, so it is never moved to a blob.
     bodies(tables, room, "control-received", |body| {

@@ -41,6 +41,10 @@ pub(super) struct StoreJournals {
 
 impl StoreJournals {
     pub(super) fn new(writer: &Arc<StoreWriter>, durability: Durability, about: RunOrigin) -> Self {
+        // Where hosts share the store, an effect never precedes the answer to its record: the answer
+        // may be that another host has taken the run.
+        let is_shared = writer.is_shared();
+        let durability = if is_shared { at_least_group(durability) } else { durability };
         let config = about.config.map(|config| config.to_string_lossy().into_owned());
         let new_room = NewRoom {
             durability: durability.as_str(),
@@ -178,10 +182,12 @@ async fn messages(writer: &StoreWriter, room: RoomId) -> Vec<(ControlId, Control
     #[cfg(feature = "postgres")]
     if let Some(host) = writer.host() {
         let look = move |tables: &dyn Sql| {
-            let mut messages = mail::to_runs_of(tables, &host)?;
-            messages.retain(|message| message.room == room);
-            for message in &messages {
-                mail::take(tables, &message.id)?;
+            let mut messages = Vec::new();
+            for message in mail::to_runs_of(tables, &host)? {
+                // One that its sender has withdrawn meanwhile has no effect.
+                if message.room == room && mail::take(tables, &message.id)? {
+                    messages.push(message);
+                }
             }
             Ok(messages)
         };
@@ -428,6 +434,10 @@ impl Drop for StoreJournal {
             self.writer.shared.release(&self.writing.room);
         }
     }
+}
+
+fn at_least_group(durability: Durability) -> Durability {
+    if durability == Durability::Exit { Durability::Group } else { durability }
 }
 
 fn busy() -> Cause {

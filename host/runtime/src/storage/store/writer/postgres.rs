@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use conclave_core::journal::ownership::EFFECTS_WITHIN_MS;
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::event::{Event, RULES};
 use conclave_core::types::ids::{Millis, RoomId};
@@ -27,7 +28,7 @@ mod tests;
 
 /// The age of an acknowledgement from which on it is not believed alone: meanwhile the lease may have
 /// ended and another host may have taken the run.
-const EFFECTS_WITHIN: Duration = Duration::from_secs(10);
+const EFFECTS_WITHIN: Duration = Duration::from_millis(EFFECTS_WITHIN_MS);
 /// The time for each statement of retention.
 const COLLECTING: Duration = Duration::from_secs(600);
 /// The maximum number of digests of blobs that are known to be stored.

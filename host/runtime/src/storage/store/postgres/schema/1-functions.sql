@@ -93,6 +93,7 @@ BEGIN
             locked = CASE WHEN w.begins IS NULL THEN r.locked ELSE w.locked END,
             approvals = CASE WHEN w.begins IS NULL THEN r.approvals ELSE w.approvals END,
             questions = CASE WHEN w.begins IS NULL THEN r.questions ELSE w.questions END,
+            pool = CASE WHEN w.begins IS NULL THEN r.pool WHEN w.room = w.run THEN w.pool END,
             -- One write can both begin a run and end it.
             ended = CASE WHEN w.status IS NOT NULL THEN w.at WHEN w.begins IS NULL THEN r.ended END,
             reason = CASE WHEN w.status IS NOT NULL THEN w.reason WHEN w.begins IS NULL THEN r.reason END,
@@ -103,6 +104,9 @@ BEGIN
             IF found_epoch = w.epoch AND EXISTS (SELECT 1 FROM conclave.events AS o
                 WHERE o.room = w.room AND o.seq = w.next - 1 AND o.hash = event_hash[w.last_event])
             THEN
+                -- A transaction that changes nothing does not wait for a standby, and the first
+                -- attempt may have been cut off from it.
+                UPDATE conclave.rooms AS r SET changed = r.changed WHERE r.room = w.room;
                 CONTINUE;
             END IF;
             refused := w.index;
@@ -197,6 +201,24 @@ BEGIN
     -- Child rooms that have ended too: the host before may not know it.
     UPDATE conclave.rooms AS r SET epoch = new_epoch WHERE r.run = of_run;
     RETURN NEXT;
+END $$;
+
+-- Gives a run back that a host owned by an epoch, or only claimed if the epoch is NULL.
+CREATE FUNCTION give_back(of_run TEXT, owner TEXT, by_epoch BIGINT, wakes_at BIGINT)
+RETURNS VOID
+LANGUAGE plpgsql AS $$
+BEGIN
+    -- Locked before the messages are looked at: whoever sends one changes this row too, so that a
+    -- message is either seen here or wakes the run afterwards.
+    PERFORM 1 FROM conclave.rooms AS r WHERE r.room = of_run FOR NO KEY UPDATE;
+    UPDATE conclave.rooms AS r SET host = NULL,
+        -- A message that nobody can read, or to a room that has ended, wakes nobody.
+        wake_at = CASE WHEN EXISTS (
+            SELECT 1 FROM conclave.inbox AS i JOIN conclave.rooms AS o ON o.room = i.room
+            WHERE split_part(i.room, '/', 1) = of_run AND i.state <> 2 AND o.ended IS NULL)
+        THEN 0 ELSE wakes_at END
+    WHERE r.room = of_run AND (r.host IS NULL OR r.host = owner)
+        AND (r.epoch = by_epoch OR (by_epoch IS NULL AND r.host = owner));
 END $$;
 
 -- Sets a value unless it would exceed the quota; returns whether it was set.
