@@ -301,7 +301,7 @@ impl ModelClient for Silent {
 }
 
 /// Returns the resident memory of this process in KiB, or 0 if the system does not report it.
-fn resident() -> u64 {
+pub(crate) fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|line| line.split_whitespace().next())

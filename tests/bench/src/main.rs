@@ -15,10 +15,12 @@ mod executors;
 mod languages;
 mod measure;
 mod neighbour;
+mod postgres;
 mod report;
 mod rows;
 mod sandbox_calls;
 
+use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -46,6 +48,9 @@ struct Options {
     /// The same, and writes the picture of the documentation
     #[arg(long, conflicts_with_all = ["quick", "filter"])]
     write_curves: bool,
+    /// A store on PostgreSQL, instead: durable steps, workers, runs that sleep
+    #[arg(long, conflicts_with_all = ["curves", "write_curves"])]
+    postgres: bool,
     /// Only rows or curves whose name contains this
     filter: Option<String>,
     /// Folder of the tests' components
@@ -66,6 +71,12 @@ struct Options {
     /// Draws the picture from figures that were measured before
     #[arg(long, hide = true)]
     draw: Option<PathBuf>,
+    /// A worker of the rows on PostgreSQL: the database
+    #[arg(long, hide = true)]
+    work_on: Option<String>,
+    /// The time for which its model waits
+    #[arg(long, default_value_t = 20, hide = true)]
+    model_ms: u64,
 }
 
 /// The picture of the documentation, from the root of the repository.
@@ -74,7 +85,11 @@ const PICTURE: &str = "docs/internals/growth.svg";
 fn main() -> ExitCode {
     let options = Options::parse();
     let effort = if options.quick { Effort::Quick } else { Effort::Full };
-    let outcome = if options.curves || options.write_curves || options.draw.is_some() {
+    let outcome = if let Some(url) = &options.work_on {
+        executor().and_then(|executor| executor.block_on(postgres::work(url, options.model_ms)))
+    } else if options.postgres {
+        postgres(&options, effort)
+    } else if options.curves || options.write_curves || options.draw.is_some() {
         curves(&options, effort)
     } else {
         rows(&options, effort)
@@ -101,10 +116,19 @@ enum BenchError {
     Conclave(String),
     #[error("wasmtime: {0:#}")]
     Wasmtime(#[from] wasmtime::Error),
+    #[error("PostgreSQL: {0}")]
+    Postgres(String),
     #[error("the async runtime does not start: {0}")]
     Executor(std::io::Error),
     #[error("the component gave a wrong answer, so its time means nothing: {0}")]
     Answer(String),
+}
+
+impl From<tokio_postgres::Error> for BenchError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        // The error itself does not repeat what the server answered.
+        Self::Postgres(error.source().map_or_else(|| error.to_string(), ToString::to_string))
+    }
 }
 
 fn rows(options: &Options, effort: Effort) -> Result<(), BenchError> {
@@ -113,6 +137,16 @@ fn rows(options: &Options, effort: Effort) -> Result<(), BenchError> {
     report.write_json(&options.json)?;
     print!("{report}");
     eprintln!("\n{}", options.json.display());
+    Ok(())
+}
+
+/// Measures the rows of a store on PostgreSQL.
+fn postgres(options: &Options, effort: Effort) -> Result<(), BenchError> {
+    let json = options.json.with_file_name("bench-postgres.json");
+    let report = executor()?.block_on(postgres::all(effort, &options.wanted()))?;
+    report.write_json(&json)?;
+    print!("{report}");
+    eprintln!("\n{}", json.display());
     Ok(())
 }
 

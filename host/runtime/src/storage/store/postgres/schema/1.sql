@@ -47,7 +47,8 @@ CREATE INDEX rooms_of_a_run ON rooms (run);
 CREATE INDEX runs_by_start ON rooms (started) WHERE parent IS NULL;
 CREATE INDEX open_runs ON rooms (started) WHERE parent IS NULL AND status IS NULL;
 CREATE INDEX runs_of_a_host ON rooms (host) WHERE host IS NOT NULL;
-CREATE INDEX runs_to_take ON rooms (pool, wake_at) WHERE parent IS NULL AND ended IS NULL;
+-- In the order in which workers take them, so that taking one does not sort those that are due.
+CREATE INDEX runs_to_take ON rooms (pool, wake_at, started) WHERE parent IS NULL AND ended IS NULL;
 
 CREATE TABLE events (
     number BIGINT NOT NULL PRIMARY KEY,
