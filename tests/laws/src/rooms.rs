@@ -117,7 +117,7 @@ impl OpenRoom {
             Keeping::Kept => {}
             Keeping::Soon(acknowledged) | Keeping::First(acknowledged) => {
                 let result = wait(acknowledged);
-                result.unwrap_or_else(|_| Ok(()))?;
+                result.unwrap_or(Ok(()))?;
             }
         }
         self.records.extend(records);

@@ -40,7 +40,11 @@ pub(crate) async fn stop(args: &args::StopArgs, output: OutputArgs) -> Result<u8
         return Ok(exit::OK);
     }
     store.give_up(&row.run, &args.reason)?;
-    report(&row, STOPPED, "was interrupted, and is now ended", output)?;
+    let what = match row.state {
+        RunState::Queued | RunState::Asleep => "had no host, and is now ended",
+        _ => "was interrupted, and is now ended",
+    };
+    report(&row, STOPPED, what, output)?;
     Ok(exit::OK)
 }
 

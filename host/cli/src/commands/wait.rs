@@ -21,6 +21,8 @@ use crate::ui::{stderr, stdout};
 
 /// The interval between two looks into the store.
 const EVERY: Duration = Duration::from_millis(300);
+/// The time for which a store may be out of reach.
+const SILENT: Duration = Duration::from_secs(60);
 
 pub(crate) async fn wait(
     args: &args::Wait,
@@ -29,10 +31,25 @@ pub(crate) async fn wait(
 ) -> Result<u8, CliError> {
     let found = StoredRun::resolve(args.run.as_deref(), args.store.as_ref())?;
     let until = args.timeout.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    let mut last_state = None;
+    let (mut last_state, mut silent_since) = (None, None);
     interrupts.run_begins();
     loop {
-        let row = found.row()?;
+        let row = match found.row() {
+            Ok(row) => row,
+            // A database comes back, perhaps on another server.
+            Err(error) if found.reader.folder().is_none() => {
+                let since = *silent_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= SILENT || until.is_some_and(|until| Instant::now() >= until) {
+                    return Err(error);
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(EVERY) => continue,
+                    () = interrupts.next() => return Ok(exit::INTERRUPTED),
+                }
+            }
+            Err(error) => return Err(error),
+        };
+        silent_since = None;
         match row.state {
             RunState::Ended(_) => return report(&found, output),
             RunState::Interrupted => {

@@ -96,7 +96,20 @@ pub(crate) async fn worker(
         }
     };
     let worker = Worker::new(&store, pools, args.rooms as usize);
-    worker.work(options, stop, |event| report(&event, output)).await;
+    // The store may be out of reach for long, and is asked twice a second.
+    let outage = std::sync::Mutex::new(String::new());
+    let notify = |event: WorkerEvent<'_>| {
+        let mut last = outage.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let text = match &event {
+            WorkerEvent::Store(error) => error.to_string(),
+            _ => String::new(),
+        };
+        if text.is_empty() || *last != text {
+            report(&event, output);
+        }
+        *last = text;
+    };
+    worker.work(options, stop, notify).await;
     for config in &configs {
         crate::state::observers::drain(&config.host, true, output, &interrupts).await?;
     }

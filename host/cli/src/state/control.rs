@@ -78,8 +78,13 @@ async fn deliver(row: &RunRow, message: &ControlMessage, most: Duration) -> Resu
             // If the receiver takes it in between, the next check sees it as taken.
             MailState::Waiting if is_late => {
                 if withdraw(&reader, message)? {
-                    return Err(not_received(row, most)
-                        .hint("try again with a longer --wait, or end that process"));
+                    let hint = match row.state {
+                        RunState::Queued | RunState::Asleep => {
+                            "`conclave workers` lists the workers with their pools"
+                        }
+                        _ => "try again with a longer --wait, or end that process",
+                    };
+                    return Err(not_received(row, most).hint(hint));
                 }
             }
             MailState::Taken if is_late => {
@@ -105,6 +110,14 @@ pub(crate) fn withdraw(reader: &StoreReader, message: &ControlMessage) -> Result
 
 /// The error for a message that was withdrawn after this time.
 pub(crate) fn not_received(row: &RunRow, most: Duration) -> CliError {
+    if matches!(row.state, RunState::Queued | RunState::Asleep) {
+        let what = format!(
+            "no worker took {} within {} s; the message was withdrawn",
+            row.run,
+            most.as_secs()
+        );
+        return CliError::internal(what);
+    }
     CliError::internal(format!(
         "the process of {} did not receive the message within {} s; the message was withdrawn",
         row.run,

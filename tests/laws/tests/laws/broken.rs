@@ -52,12 +52,15 @@ struct Shared {
 }
 
 /// A host, and what it has acknowledged and not stored.
+/// Records that arrive later than they were acknowledged, by room.
+type LateRecords = Vec<(RoomId, Vec<Record>)>;
+
 #[derive(Clone)]
 struct Host {
     name: String,
     fault: Fault,
     tables: Arc<Mutex<Tables>>,
-    late: Arc<Mutex<Vec<(RoomId, Vec<Record>)>>>,
+    late: Arc<Mutex<LateRecords>>,
     /// The last handle closes the store.
     _closing: Arc<Closing>,
 }

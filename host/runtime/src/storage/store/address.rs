@@ -99,7 +99,7 @@ impl PostgresAddress {
     /// Whether a text is meant as the address of a database.
     #[must_use]
     pub fn is_meant(text: &str) -> bool {
-        ["postgres://", "postgresql://"].iter().any(|scheme| {
+        ["postgres:", "postgresql:"].iter().any(|scheme| {
             text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
         })
     }

@@ -188,8 +188,10 @@ fn give_back(
         None => not_before.0.cast_signed(),
         Some(sleep) => sleep.wakes_at.map_or(NEVER, |at| i64::try_from(at.0).unwrap_or(NEVER)),
     };
-    let values = [run.as_str().into(), host.into(), epoch.into(), wakes_at.into()];
-    tables.has_row("SELECT 1 FROM (SELECT give_back(?1, ?2, ?3, ?4)) AS given", &values).map(drop)
+    let is_asleep = sleep.is_some().into();
+    let values = [run.as_str().into(), host.into(), epoch.into(), wakes_at.into(), is_asleep];
+    let call = "SELECT 1 FROM (SELECT give_back(?1, ?2, ?3, ?4, ?5)) AS given";
+    tables.has_row(call, &values).map(drop)
 }
 
 fn give_back_unopened(tables: &dyn Sql, host: &str, open: &[RoomId]) -> SqlResult<()> {

@@ -98,8 +98,16 @@ pub(super) fn check_durability(connecting: &Connecting, link: &Link) -> SqlResul
     }
     let commit = show("synchronous_commit")?;
     if !matches!(commit.as_str(), "on" | "remote_apply") {
+        let source = "SELECT source FROM pg_settings WHERE name = 'synchronous_commit'";
+        let remedy = match link.row(source, &[])?.try_get::<_, String>(0)?.as_str() {
+            "database" => "ALTER DATABASE … RESET synchronous_commit;",
+            "user" => "ALTER ROLE … RESET synchronous_commit;",
+            "database user" => "ALTER ROLE … IN DATABASE … RESET synchronous_commit;",
+            "client" => "leave it out of the address's `options`",
+            _ => "ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf();",
+        };
         return refuse(format!(
-            "synchronous_commit is {commit}, so acknowledged records can be lost: ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf();"
+            "synchronous_commit is {commit}, so acknowledged records can be lost: {remedy}"
         ));
     }
     if connecting.has_standby() && show("synchronous_standby_names")?.trim().is_empty() {

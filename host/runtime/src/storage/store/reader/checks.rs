@@ -52,6 +52,8 @@ fn look(tables: &dyn Sql, expected: Option<&str>, all: bool) -> SqlResult<StoreC
     lines(tables, expected, &mut checked, &mut problems)?;
     if is_file {
         derived::tables(tables, &mut problems)?;
+    } else {
+        shared(tables, &mut problems)?;
     }
     loose(tables, &mut problems)?;
     rooms(tables, &mut checked, &mut problems)?;
@@ -69,6 +71,28 @@ fn look(tables: &dyn Sql, expected: Option<&str>, all: bool) -> SqlResult<StoreC
     checked.bytes = bytes(tables)?;
     checked.problems = problems.into_list();
     Ok(checked)
+}
+
+/// Checks what only a store of several hosts has: the place at which the chain goes on, and the
+/// epochs by which hosts may write.
+fn shared(tables: &dyn Sql, problems: &mut ProblemList) -> SqlResult<()> {
+    let follows = tables.has_row(
+        "SELECT 1 FROM chain WHERE number = (SELECT coalesce(max(number), 0) FROM audit)
+         AND (number = 0 OR hash = (SELECT audit.hash FROM audit WHERE audit.number = chain.number))",
+        &[],
+    )?;
+    if !follows {
+        problems.add(|| {
+            "the audit chain would not go on behind its newest line: the table chain was changed"
+                .to_owned()
+        });
+    }
+    let behind = "SELECT rooms.room FROM rooms JOIN events ON events.room = rooms.room
+        AND events.seq = rooms.records - 1 WHERE events.epoch > rooms.epoch";
+    for room in tables.rows(behind, &[], |row| row.get::<String>(0))? {
+        problems.add(|| format!("the epoch of room {room} is lower than that of its last record"));
+    }
+    Ok(())
 }
 
 /// Checks each line of the chain against the one before, and its record against it.

@@ -204,7 +204,7 @@ BEGIN
 END $$;
 
 -- Gives a run back that a host owned by an epoch, or only claimed if the epoch is NULL.
-CREATE FUNCTION give_back(of_run TEXT, owner TEXT, by_epoch BIGINT, wakes_at BIGINT)
+CREATE FUNCTION give_back(of_run TEXT, owner TEXT, by_epoch BIGINT, wakes_at BIGINT, is_asleep BIGINT)
 RETURNS VOID
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -213,7 +213,8 @@ BEGIN
     PERFORM 1 FROM conclave.rooms AS r WHERE r.room = of_run FOR NO KEY UPDATE;
     UPDATE conclave.rooms AS r SET host = NULL,
         -- A message that nobody can read, or to a room that has ended, wakes nobody.
-        wake_at = CASE WHEN EXISTS (
+        -- Nor does any wake a run that rests because it could not go on.
+        wake_at = CASE WHEN is_asleep = 1 AND EXISTS (
             SELECT 1 FROM conclave.inbox AS i JOIN conclave.rooms AS o ON o.room = i.room
             WHERE split_part(i.room, '/', 1) = of_run AND i.state <> 2 AND o.ended IS NULL)
         THEN 0 ELSE wakes_at END
