@@ -327,7 +327,10 @@ pub(super) const FORGERIES: [(&str, fn(&mut Evidence)); 9] = [
     }),
     ("a result was delivered twice", |evidence| {
         let mut spoken = evidence.counts.spoken.keys();
-        let first = spoken.find(|text| text.contains("result of run")).cloned().unwrap_or_default();
+        let children = evidence.rooms.keys().filter(|room| work::is_child(room));
+        let results: Vec<String> = children.map(work::result).collect();
+        let is_result = |text: &&String| results.iter().any(|result| text.contains(result));
+        let first = spoken.find(is_result).cloned().unwrap_or_default();
         if let Ok((_, text)) = serde_json::from_str::<(String, String)>(&first) {
             let again = serde_json::json!(["another key", text]).to_string();
             evidence.counts.spoken.insert(again, 1);
@@ -340,9 +343,17 @@ fn some_run(evidence: &mut Evidence) -> Option<&mut Vec<Record>> {
     evidence.rooms.iter_mut().find(|(room, _)| !work::is_child(room)).map(|(_, records)| records)
 }
 
+/// The number of rooms in which evidence is falsified. All would take minutes.
+const SOME: usize = 20;
+
 /// Returns the forgeries that the checks do not find.
 pub(super) fn unnoticed(evidence: &Evidence) -> Vec<&'static str> {
-    let before: BTreeSet<String> = judge(evidence).into_iter().collect();
+    let mut evidence = evidence.clone();
+    if let Some(first) = evidence.rooms.keys().nth(SOME).cloned() {
+        evidence.rooms.split_off(&first);
+    }
+    evidence.acknowledged.retain(|(room, _), _| evidence.rooms.contains_key(room));
+    let before: BTreeSet<String> = judge(&evidence).into_iter().collect();
     let is_unnoticed = |forge: fn(&mut Evidence)| {
         let mut forged = evidence.clone();
         forge(&mut forged);
