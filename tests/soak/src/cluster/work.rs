@@ -152,6 +152,7 @@ entry = "main"
 kind = "native"
 [plugins.clerk]
 source = "native:clerk"
+limits.wall = "1 h"
 grants.model = ["default"]
 grants.tools = ["*"]
 grants.delegate = ["child"]
@@ -171,7 +172,8 @@ tool_calls = 1_000_000
         strategy = stock.join("immediate.wasm").display(),
     );
     for name in ["once", "many", "pay", "lapse"] {
-        let _ = writeln!(text, "[plugins.{name}]\nsource = \"native:{name}\"");
+        let _ =
+            writeln!(text, "[plugins.{name}]\nsource = \"native:{name}\"\nlimits.wall = \"1 h\"");
     }
     text + "[[policy]]\ntool = \"pay.*\"\ndecide = \"ask\"\n\
         [[policy]]\ntool = \"lapse.*\"\ndecide = \"ask\"\nexpires = \"3 s\"\n\

@@ -22,6 +22,7 @@ const CLAIM: &str = "
         AND wake_at <= CAST(extract(epoch FROM now()) * 1000 AS BIGINT)
         AND (host IS NULL OR NOT EXISTS
             (SELECT 1 FROM hosts WHERE hosts.host = rooms.host AND hosts.until > now()))
+        AND room NOT IN (SELECT jsonb_array_elements_text(CAST(CAST(?3 AS TEXT) AS JSONB)))
         ORDER BY wake_at, started LIMIT 1 FOR UPDATE SKIP LOCKED)
     RETURNING room";
 
@@ -68,7 +69,8 @@ impl Store {
     /// Takes a due run of a pool that no living host has; `None` if there is none.
     pub fn claim(&self, pool: &str) -> Result<Option<RoomId>, StoreError> {
         let (Some(host), pool) = (self.0.host(), pool.to_owned()) else { return Ok(None) };
-        self.0.ask_tables(move |tables| claim(tables, &host, &pool))
+        let open = self.0.open_runs();
+        self.0.ask_tables(move |tables| claim(tables, (&host, &open), &pool))
     }
 
     /// The epoch by which this host owns a run; `None` if it does not.
@@ -173,8 +175,16 @@ fn is_call(kind: &str) -> bool {
     !matches!(kind, "timer" | "approval" | "top-up" | "user" | "background")
 }
 
-fn claim(tables: &dyn Sql, host: &str, pool: &str) -> SqlResult<Option<RoomId>> {
-    let run = tables.first(CLAIM, &[host.into(), pool.into()], |row| row.get::<String>(0))?;
+/// Claims a run for a host that has these runs open. It may have one whose lease is over, and
+/// another host may have given one back that it has lost and not dropped yet.
+fn claim(
+    tables: &dyn Sql,
+    (host, open): (&str, &[RoomId]),
+    pool: &str,
+) -> SqlResult<Option<RoomId>> {
+    let open = serde_json::to_string(open).unwrap_or_default();
+    let values = [host.into(), pool.into(), open.as_str().into()];
+    let run = tables.first(CLAIM, &values, |row| row.get::<String>(0))?;
     Ok(run.map(RoomId::from))
 }
 
@@ -261,7 +271,7 @@ mod tests {
         let _store = Store::open(StoreAddress::Postgres(database.address.clone())).unwrap();
         let link = database.link();
         link.batch(RUNS).unwrap();
-        let claim = CLAIM.replace("?1", "'host'").replace("?2", "'pool'");
+        let claim = CLAIM.replace("?1", "'host'").replace("?2", "'pool'").replace("?3", "'[]'");
         let plan = link.rows(&format!("EXPLAIN {claim}"), &[]).unwrap();
         let plan: Vec<&str> = plan.iter().map(|line| line.get(0)).collect();
         let plan = plan.join("\n");
@@ -272,7 +282,7 @@ mod tests {
         for whole in ["Seq Scan on rooms", "Sort"] {
             assert!(!plan.contains(whole), "{plan}");
         }
-        let claimed = super::claim(&link, "host", "pool").unwrap();
+        let claimed = super::claim(&link, ("host", &[]), "pool").unwrap();
         assert_eq!(claimed, Some(RoomId::from("r3999")), "the one that began first");
     }
 }

@@ -1,11 +1,14 @@
 //! Reading a store in PostgreSQL.
 
 use std::cell::RefCell;
+use std::time::{Duration, Instant};
 
 use super::connecting::Connecting;
 use super::link::Link;
 use super::schema::{self, Tables};
-use crate::storage::store::sql::{EngineKind, Sql, SqlError, SqlResult, TakeRow, Value};
+use crate::storage::store::sql::{
+    EngineKind, Sql, SqlError, SqlErrorKind, SqlResult, SqlRow, TakeRow, Value,
+};
 use crate::storage::store::{PostgresAddress, StoreAddress, StoreError};
 
 /// The settings of a connection for questions. A few of them write, such as a message to a run.
@@ -23,7 +26,12 @@ pub(in crate::storage::store) struct PostgresReader {
     links: RefCell<Vec<Link>>,
     /// The state that all connections see during a consistent look.
     snapshot: RefCell<Option<String>>,
+    /// The time for which a question is asked again whose connection was lost.
+    patience: Duration,
 }
+
+/// The pause between two tries.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Opens the tables of an address for questions.
 pub(in crate::storage::store) fn open_reader(
@@ -45,10 +53,17 @@ pub(in crate::storage::store) fn open_reader(
         }
     }
     let snapshot = RefCell::default();
-    Ok(PostgresReader { connecting, links: RefCell::new(vec![link]), snapshot })
+    let (links, patience) = (RefCell::new(vec![link]), Duration::ZERO);
+    Ok(PostgresReader { connecting, links, snapshot, patience })
 }
 
 impl PostgresReader {
+    /// The same, which asks a question again for this long if its connection was lost. A statement
+    /// that writes is never repeated.
+    pub(in crate::storage::store) fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
     /// Runs one question on a connection that no other question has.
     fn on_a_link<T>(&self, ask: impl FnOnce(&Link) -> SqlResult<T>) -> SqlResult<T> {
         let free = self.links.borrow_mut().pop().filter(|link| !link.is_lost());
@@ -78,7 +93,24 @@ fn connected(connecting: &Connecting) -> SqlResult<Link> {
 
 impl Sql for PostgresReader {
     fn query(&self, statement: &str, values: &[Value<'_>], take: TakeRow<'_>) -> SqlResult<()> {
-        self.on_a_link(|link| link.query(statement, values, take))
+        let until = Instant::now() + self.patience;
+        let may_repeat = statement.trim_start().starts_with("SELECT");
+        loop {
+            let mut has_rows = false;
+            let mut take_row = |row: &SqlRow<'_>| {
+                has_rows = true;
+                take(row)
+            };
+            let asked = self.on_a_link(|link| link.query(statement, values, &mut take_row));
+            let is_lost = |error: &SqlError| {
+                matches!(error.kind, SqlErrorKind::Unknown | SqlErrorKind::ReadOnly)
+            };
+            let is_final = !may_repeat || has_rows || self.snapshot.borrow().is_some();
+            if is_final || !asked.as_ref().is_err_and(is_lost) || Instant::now() >= until {
+                return asked;
+            }
+            std::thread::sleep(PAUSE);
+        }
     }
 
     fn execute(&self, statement: &str, values: &[Value<'_>]) -> SqlResult<u64> {

@@ -9,7 +9,7 @@ use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
 use crate::storage::store::{PostgresAddress, StoreAddress, StoreError};
 
 /// The time for which a lost connection is made again, before the store counts as broken.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(in crate::storage::store) const PATIENCE: Duration = Duration::from_secs(60);
 /// The pauses between two tries.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);

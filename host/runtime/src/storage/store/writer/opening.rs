@@ -94,7 +94,8 @@ impl StoreWriter {
         };
         let place = StoreAddress::Postgres(address.clone());
         let engine = PostgresEngine::open(address, entry).map_err(|error| error.of(&place))?;
-        let reading = ReaderThread::start(Box::new(postgres::open_reader(address)?));
+        let tables = postgres::open_reader(address)?.with_patience(postgres::PATIENCE);
+        let reading = ReaderThread::start(Box::new(tables));
         let mut writer = Self::start(place, Box::new(engine), reading, options)?;
         writer.host = Some(host);
         Ok(writer)
