@@ -539,6 +539,10 @@ impl Driver {
         let ended = self.run_on(answer).await;
         self.clients.close();
         if ended.is_err() {
+            // Whoever resumes the run resumes its children too. A cancelled one would end, and its
+            // journal may be whole.
+            self.children.clear();
+            self.under_way.retain(|_, work| matches!(work, UnderWay::Work(_)));
             // Work that the journal does not hold must not continue.
             self.stop_what_is_left();
         }
