@@ -164,6 +164,7 @@ const TIMED_ALL_THE_SAME: [(&str, usize, &str); 19] = [
         3,
         "a run is due by the clock of the database; a message meets the host that gives its run back at many moments",
     ),
+    (
         "tests/soak/src/cluster.rs",
         6,
         "the faults come in the time that was typed, or that the plan of a test says; runs that have not ended after the last resort are stuck",

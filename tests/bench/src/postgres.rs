@@ -23,13 +23,14 @@ pub(crate) use workers::work;
 
 const STEP: &str = "a durable step on PostgreSQL";
 const AT_ONCE: &str = "a durable step in each of 64 rooms at once, on PostgreSQL";
-const WORKERS: &str = "96 tasks that wait 20 ms for a model each, workers of 8 tasks at once";
+const WORKERS: &str = "240 tasks that wait 20 ms for a model each, workers of 8 tasks at once";
 const TAKE_OVER: &str = "take-over of the 8 runs of a killed worker";
 const CLAIM: &str = "a look for due runs";
 const CLAIM_DUE: &str = "taking a due run";
 
-/// The tasks of the row about workers.
-const TASKS: usize = 96;
+/// The tasks of the row about workers: many, because the first and the last wait for a look of a
+/// worker.
+const TASKS: usize = 240;
 /// Until an enqueued run has moved to another host: the lease, and two seconds.
 const TAKE_OVER_WITHIN: Duration = Duration::from_secs(17);
 const SLEEPING: u32 = 100_000;
@@ -69,7 +70,7 @@ async fn measure_rows(
     if wanted(WORKERS) {
         let workers = Workers::prepare(&database(server)?).await?;
         let (mut one, mut three) = (Vec::new(), Vec::new());
-        for _ in 0..if effort == Effort::Quick { 1 } else { 5 } {
+        for _ in 0..if effort == Effort::Quick { 1 } else { 3 } {
             one.push(workers.end_tasks(1, TASKS).await?);
             three.push(workers.end_tasks(3, TASKS).await?);
         }

@@ -63,12 +63,12 @@ impl StoredRooms {
             };
             match journal.append(&batch).map_err(failed)? {
                 Keeping::Kept => {}
-                Keeping::Soon(kept) | Keeping::First(kept) => acknowledged.push(kept),
+                Keeping::Soon(durable) | Keeping::First(durable) => acknowledged.push(durable),
             }
         }
         self.next += RECORDS;
-        for kept in acknowledged {
-            kept.await.map_err(failed)?;
+        for durable in acknowledged {
+            durable.await.map_err(failed)?;
         }
         Ok(())
     }

@@ -271,18 +271,18 @@ mod tests {
         let _store = Store::open(StoreAddress::Postgres(database.address.clone())).unwrap();
         let link = database.link();
         link.batch(RUNS).unwrap();
-        let claim = CLAIM.replace("?1", "'host'").replace("?2", "'pool'").replace("?3", "'[]'");
-        let plan = link.rows(&format!("EXPLAIN {claim}"), &[]).unwrap();
+        let statement = CLAIM.replace("?1", "'host'").replace("?2", "'pool'").replace("?3", "'[]'");
+        let plan = link.rows(&format!("EXPLAIN {statement}"), &[]).unwrap();
         let plan: Vec<&str> = plan.iter().map(|line| line.get(0)).collect();
         let plan = plan.join("\n");
         // A condition of the index, and not a filter of what it yields.
         let index = "Index Scan using runs_to_take on rooms";
         let found = "Index Cond: ((pool = 'pool'::text) AND (wake_at <= ";
         assert!(plan.contains(index) && plan.contains(found), "{plan}");
-        for whole in ["Seq Scan on rooms", "Sort"] {
-            assert!(!plan.contains(whole), "{plan}");
+        for node in ["Seq Scan on rooms", "Sort"] {
+            assert!(!plan.contains(node), "{plan}");
         }
-        let claimed = super::claim(&link, ("host", &[]), "pool").unwrap();
-        assert_eq!(claimed, Some(RoomId::from("r3999")), "the one that began first");
+        let run = claim(&link, "host", "pool").unwrap();
+        assert_eq!(run, Some(RoomId::from("r3999")), "the one that began first");
     }
 }
