@@ -11,7 +11,8 @@ use crate::storage::store::sql::{
 };
 use crate::storage::store::{PostgresAddress, StoreAddress, StoreError};
 
-/// The settings of a connection for questions. A few of them write, such as a message to a run.
+/// The settings of a connection for questions. A few of them write, such as a message to a run. They
+/// read few rows, and where the server expects more it would compile them for a second.
 const SETTINGS: &str = "SET search_path = conclave;
     SET default_transaction_isolation = 'read committed';
     SET default_transaction_read_only = off; SET jit = off";

@@ -15,12 +15,11 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The settings of a connection that writes. Statements wait for each other's rows as READ COMMITTED
-/// does, and none is ended by the server: it could end the wait for a standby, and acknowledge. They
-/// read few rows, and where the server expects more it would compile them for a second.
+/// does, and none is ended by the server: it could end the wait for a standby, and acknowledge.
 const SETTINGS: &str = "SET search_path = conclave;
     SET default_transaction_isolation = 'read committed';
     SET default_transaction_read_only = off;
-    SET statement_timeout = 0; SET lock_timeout = 0; SET jit = off;
+    SET statement_timeout = 0; SET lock_timeout = 0;
     SET idle_in_transaction_session_timeout = '10s'";
 
 /// A connection for writing.
