@@ -117,7 +117,8 @@ fn end(room: &RoomId, records: &[Record]) -> Option<String> {
     let is_owned = |record: &Record| matches!(record.event, Event::Owned { .. });
     let last = records.iter().rposition(|record| !is_owned(record)).unwrap_or_default();
     if outcome_of(&records[..last]).is_some() {
-        return Some("it has records after its end".to_owned());
+        let last = format!("{:?}", records[last].event).chars().take(120).collect::<String>();
+        return Some(format!("it has records after its end: {last}"));
     }
     let is_expected =
         outcome.status == Status::Done || work::is_stopped(room) && outcome.status == Status::Kill;
