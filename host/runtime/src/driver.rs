@@ -121,7 +121,7 @@ pub(crate) struct Driver {
     ahead_ms: u64,
     journal: RoomJournal,
     /// Resolves when another host has taken the room over.
-    lost: Option<BoxFuture<'static, ()>>,
+    loss: Option<BoxFuture<'static, ()>>,
     seq: u64,
     sender: EventSender,
     events: EventQueue,
@@ -265,7 +265,7 @@ impl Driver {
             room: Box::new(Room::new()),
             ahead_ms: 0,
             journal,
-            lost: None,
+            loss: None,
             seq: 0,
             sender,
             events,
@@ -305,7 +305,7 @@ impl Driver {
         if let RoomJournal::Opening(opening) = &mut self.journal {
             match opening.await {
                 Ok(mut journal) => {
-                    self.lost = journal.lost();
+                    self.loss = journal.watch_loss();
                     self.journal = RoomJournal::Open(journal);
                     self.track(InFlight::default());
                 }
@@ -616,7 +616,7 @@ impl Driver {
                     durable?;
                     self.perform_free();
                 }
-                () = resolved(&mut self.lost), if self.lost.is_some() => {
+                () = resolved(&mut self.loss), if self.loss.is_some() => {
                     return Err(self.taken_over());
                 }
                 due = self.timers.due(&*self.shared.clock, self.ahead_ms), if !self.timers.is_empty() => {

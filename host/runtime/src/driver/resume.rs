@@ -48,7 +48,7 @@ impl Driver {
         let mut driver =
             Self::with(shared, Arc::clone(&setup), inlet, secret, RoomJournal::Open(journal));
         if let RoomJournal::Open(journal) = &mut driver.journal {
-            driver.lost = journal.lost();
+            driver.loss = journal.watch_loss();
         }
         driver.seq = unfinished.next;
         driver.ahead_ms = ahead_ms;

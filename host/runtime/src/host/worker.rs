@@ -180,10 +180,10 @@ impl Worker {
             return notify(WorkerEvent::Store(&error));
         }
         // A bound for each look, because each of many runs that cannot be resumed leaves its place.
-        let mut places = self.capacity;
+        let mut attempts = self.capacity;
         for pool in self.pools.clone() {
-            while self.active.len() < self.capacity && places > 0 {
-                places -= 1;
+            while self.active.len() < self.capacity && attempts > 0 {
+                attempts -= 1;
                 let (store, name) = (self.store.clone(), pool.name.clone());
                 let run = match off_the_loop(move || store.claim(&name)).await {
                     Ok(Some(run)) => run,

@@ -73,7 +73,7 @@ pub trait Journal: Send + 'static {
 
     /// Resolves when another host has taken the room over; `None`, the default, if none can. A room
     /// that only waits appends nothing, and would not notice otherwise. Asked once.
-    fn lost(&mut self) -> Option<BoxFuture<'static, ()>> {
+    fn watch_loss(&mut self) -> Option<BoxFuture<'static, ()>> {
         None
     }
 

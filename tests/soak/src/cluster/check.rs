@@ -285,8 +285,11 @@ fn deliveries(evidence: &Evidence) -> Vec<String> {
     problems
 }
 
+/// What is falsified, and how.
+type Forgery = (&'static str, fn(&mut Evidence));
+
 /// Ways to falsify evidence, to show that the checks find each.
-pub(super) const FORGERIES: [(&str, fn(&mut Evidence)); 9] = [
+pub(super) const FORGERIES: [Forgery; 9] = [
     ("an acknowledged record is lost", |evidence| {
         if let Some(records) = some_run(evidence) {
             records.pop();

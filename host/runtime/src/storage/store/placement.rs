@@ -282,7 +282,7 @@ mod tests {
         for node in ["Seq Scan on rooms", "Sort"] {
             assert!(!plan.contains(node), "{plan}");
         }
-        let run = claim(&link, "host", "pool").unwrap();
+        let run = claim(&link, ("host", &[]), "pool").unwrap();
         assert_eq!(run, Some(RoomId::from("r3999")), "the one that began first");
     }
 }

@@ -137,7 +137,7 @@ impl StoreWriter {
         }
         // No name has this character.
         let runs = runs.join("\u{1}");
-        let lost = self.ask_tables(move |tables| {
+        let rows = self.ask_tables(move |tables| {
             tables.rows(
                 "SELECT room, epoch FROM rooms WHERE room = ANY (string_to_array(?1, chr(1)))",
                 &[runs.as_str().into()],
@@ -145,7 +145,7 @@ impl StoreWriter {
             )
         })?;
         let epochs = self.shared.epochs();
-        for (run, epoch) in lost {
+        for (run, epoch) in rows {
             // The epoch alone decides: this host may have taken the run anew since.
             if let Some(owned) = epochs.get(&run).filter(|owned| owned.epoch < epoch) {
                 owned.is_lost.send_replace(true);

@@ -102,13 +102,13 @@ impl Sql for PostgresReader {
                 has_rows = true;
                 take(row)
             };
-            let asked = self.on_a_link(|link| link.query(statement, values, &mut take_row));
+            let result = self.on_a_link(|link| link.query(statement, values, &mut take_row));
             let is_lost = |error: &SqlError| {
                 matches!(error.kind, SqlErrorKind::Unknown | SqlErrorKind::ReadOnly)
             };
             let is_final = !may_repeat || has_rows || self.snapshot.borrow().is_some();
-            if is_final || !asked.as_ref().is_err_and(is_lost) || Instant::now() >= until {
-                return asked;
+            if is_final || !result.as_ref().is_err_and(is_lost) || Instant::now() >= until {
+                return result;
             }
             std::thread::sleep(PAUSE);
         }

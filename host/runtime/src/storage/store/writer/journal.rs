@@ -364,10 +364,9 @@ impl Journal for StoreJournal {
         self.epoch
     }
 
-    fn lost(&mut self) -> Option<BoxFuture<'static, ()>> {
+    fn watch_loss(&mut self) -> Option<BoxFuture<'static, ()>> {
         let run = self.writing.room.run();
-        let epochs = self.writer.shared.epochs();
-        let mut is_lost = epochs.get(&run)?.is_lost.subscribe();
+        let mut is_lost = self.writer.shared.watch_loss(&run)?;
         Some(Box::pin(async move {
             // Without a sender the run was released here.
             if is_lost.wait_for(|is_lost| *is_lost).await.is_err() {

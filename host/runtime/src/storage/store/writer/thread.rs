@@ -67,6 +67,11 @@ impl WriterState {
         self.epochs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns whether a run of this process is lost, as it changes; `None` if it has no such run.
+    pub(super) fn watch_loss(&self, run: &RoomId) -> Option<watch::Receiver<bool>> {
+        Some(self.epochs().get(run)?.is_lost.subscribe())
+    }
+
     pub(super) fn uncommitted(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<[u8]>>> {
         self.uncommitted.lock().unwrap_or_else(PoisonError::into_inner)
     }
