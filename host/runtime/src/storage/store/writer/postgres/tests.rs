@@ -279,7 +279,7 @@ fn a_database_that_would_lose_records_is_refused_with_the_line_that_mends_it() {
         error
     };
     let error = refused("synchronous_commit = off");
-    assert!(error.contains("ALTER SYSTEM SET synchronous_commit = on;"), "{error}");
+    assert!(error.contains("ALTER DATABASE … RESET synchronous_commit;"), "{error}");
     assert!(refused("synchronous_commit = local").contains("synchronous_commit is local"));
     Session::open(&database.address).unwrap();
 }
