@@ -43,7 +43,7 @@ impl Schema {
     }
 
     /// A table of the schema is a paragraph that begins with its name, and behind it a table of its
-    /// columns. Functions are the rows of a table of functions.
+    /// columns, of which a row may name several. Functions are the rows of a table of functions.
     fn of_page(text: &str) -> Self {
         let mut schema = Self::default();
         let mut table = String::new();
@@ -56,11 +56,12 @@ impl Schema {
             } else if line.starts_with("| function |") {
                 is_of_functions = true;
             } else if let Some(rest) = line.strip_prefix("| `") {
-                let name = word(rest);
+                let cell = rest.split(" | ").next().unwrap_or_default();
+                let names = cell.split(", `").map(word);
                 if is_of_functions {
-                    schema.functions.insert(name);
+                    schema.functions.extend(names);
                 } else {
-                    schema.columns.entry(table.clone()).or_default().insert(name);
+                    schema.columns.entry(table.clone()).or_default().extend(names);
                 }
             }
         }
