@@ -91,7 +91,7 @@ async fn once(
         interrupted_runs::interrupted_with(keep.store.as_ref(), ("run", file), output);
     let room = RunRoom::find(args.input.room.as_deref(), &keep, file)?;
     let answers = args.input.answers.as_deref().map(input::answers).transpose()?;
-    // Whoever runs it has no terminal.
+    // A worker has no terminal.
     let (approvals, questions) = match args.detach {
         true => (Approvals::Wait, Questions::Wait),
         false => (args.approvals, args.questions),
@@ -168,7 +168,7 @@ async fn detach(
     if output.quiet {
         return Ok(exit::OK);
     }
-    // The run is queued, whatever the list of workers says.
+    // The run is queued even if the list of workers cannot be read.
     let hosts = match StoreReader::open(address).and_then(|reader| reader.hosts()) {
         Ok(hosts) => hosts,
         Err(error) => {

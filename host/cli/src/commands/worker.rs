@@ -27,7 +27,7 @@ use crate::ui::{stderr, stdout};
 /// Characters of an error that are shown.
 const SHOWN: usize = 300;
 
-/// The channels of a run that nobody follows here: its questions wait for `conclave answer`, and its
+/// The channels of a run without a terminal: its questions wait for `conclave answer`, and its
 /// messages are in its journal.
 struct NoTerminal;
 

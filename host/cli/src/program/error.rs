@@ -62,12 +62,12 @@ impl CliError {
         Self { code: exit::FAILED, what: what.into(), hint: None, problems: None }
     }
 
-    /// Returns the end of a run at this terminal that goes on on another host.
+    /// The end of a run at this terminal because another host has taken it over.
     pub(crate) fn taken_over(what: impl Into<String>) -> Self {
         Self { code: exit::ELSEWHERE, what: what.into(), hint: None, problems: None }
     }
 
-    /// Whether something failed; a run that goes on elsewhere did not.
+    /// Whether something failed; a run that was taken over did not.
     pub(crate) fn is_failure(&self) -> bool {
         self.code != exit::ELSEWHERE
     }

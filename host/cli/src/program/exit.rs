@@ -27,7 +27,7 @@ pub(crate) const BUDGET: u8 = 7;
 pub(crate) const UNANSWERED: u8 = 9;
 /// A model's server refused the request, or its answer could not be used.
 pub(crate) const REFUSED: u8 = 10;
-/// Another host has taken the run over, and goes on with it.
+/// Another host has taken the run over and continues it.
 pub(crate) const ELSEWHERE: u8 = 11;
 /// The run took longer than `limits.run.wall`.
 pub(crate) const TIMEOUT: u8 = 124;

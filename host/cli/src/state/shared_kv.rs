@@ -1,5 +1,5 @@
-//! What plugins keep in a database that several machines share. On each of them the folder of the
-//! config may lie of_other, so its values belong to the name of that folder and not to its path.
+//! Values of plugins in a database that several machines share. The config may have another path on
+//! each machine, so the values belong to the name of its folder.
 
 use conclave_core::permissions::grants::KvGrant;
 use conclave_runtime::kv::{KvError, KvOwner, KvStore};

@@ -14,7 +14,8 @@ pub enum Admission {
     /// The control message took effect before. It is only confirmed, because its sender may have
     /// missed the first confirmation.
     Repeated(ControlId),
-    /// The room no longer waits for the timer, and the event is dropped.
+    /// The room no longer waits for the timer, or has ended before the message. The event is
+    /// dropped.
     Late,
 }
 
@@ -27,6 +28,9 @@ impl Admission {
             Event::ControlReceived { id, .. } if room.has_received(id) => {
                 Self::Repeated(id.clone())
             }
+            // A message in the same batch behind the end changes nothing, and its sender must not
+            // read that the run has it.
+            Event::ControlReceived { .. } if room.outcome().is_some() => Self::Late,
             // The late answer of a call is journalled too: its report says what the call did.
             _ => Self::Admitted,
         }

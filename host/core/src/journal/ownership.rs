@@ -77,7 +77,7 @@ pub enum AfterUnknown {
     /// The append was not stored. The same records are appended again, at the same sequence number:
     /// if the first attempt still arrives, only one of them is stored.
     AppendAgain,
-    /// The room has another owner, which has answered everybody. The host stops without a word.
+    /// The room has another owner, which has answered everybody. The host stops and reports nothing.
     Stop,
 }
 
@@ -105,7 +105,7 @@ impl AfterUnknown {
 /// The lease of a room as its owner sees it, by its own monotonic clock. The store judges the same
 /// lease by the store's clock.
 ///
-/// It is for liveness only. A host may be paused between this check and what it does next, for
+/// The lease is for liveness only. A host may be paused between this check and what it does next, for
 /// longer than any lease; what keeps an effect from happening twice is that its
 /// `side-effect-asked` was acknowledged under the host's own epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -61,7 +61,12 @@ impl Driver {
             match Admission::of(&event, &self.room) {
                 Admission::Admitted => self.apply(event, now, &mut commit),
                 Admission::Repeated(id) => commit.repeated.push(HeldOutput::Control(id)),
-                Admission::Late => {}
+                Admission::Late => {
+                    if let Some(id) = control_of(&event) {
+                        // Unconfirmed: its sender learns that the run has ended.
+                        drop(self.clients.controls.take(&id));
+                    }
+                }
             }
         }
         if self.seq == next {

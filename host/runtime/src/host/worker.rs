@@ -1,5 +1,5 @@
 //! A worker: takes due runs of its pools from a shared store, brings them forward, and gives back
-//! those that sleep. It knows only the store; other workers are told nothing.
+//! those that sleep. It depends on the store alone, and does not know other workers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use conclave_core::journal::ownership::EFFECTS_WITHIN_MS;
+use conclave_core::journal::ownership::LeaseClock;
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::event::{Event, RULES};
 use conclave_core::types::ids::{Millis, RoomId};
@@ -26,9 +26,6 @@ mod retention;
 #[cfg(test)]
 mod tests;
 
-/// The age of an acknowledgement from which on it is not believed alone: meanwhile the lease may have
-/// ended and another host may have taken the run.
-const EFFECTS_WITHIN: Duration = Duration::from_millis(EFFECTS_WITHIN_MS);
 /// The time for each statement of retention.
 const COLLECTING: Duration = Duration::from_secs(600);
 /// The maximum number of digests of blobs that are known to be stored.
@@ -71,7 +68,9 @@ impl PostgresEngine {
                 None => self.known.clear(),
             }
         };
-        if sent.elapsed() < EFFECTS_WITHIN {
+        // By this process's own clock: whatever the answer, the lease may have ended meanwhile.
+        let age = Millis(u64::try_from(sent.elapsed().as_millis()).unwrap_or(u64::MAX));
+        if LeaseClock::renewed_by_request_at(Millis(0)).may_start_effects(age) {
             return Ok(refused);
         }
         self.confirmed(call, refused)

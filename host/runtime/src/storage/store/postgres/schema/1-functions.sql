@@ -18,7 +18,7 @@ CREATE FUNCTION commit_group(
     event_hash BYTEA[], event_epoch BIGINT[],
     -- The root rooms that their host, `owner`, no longer runs.
     released TEXT[], owner TEXT
-) RETURNS TABLE (refused BIGINT, next_seq BIGINT, fenced_by BIGINT)
+) RETURNS TABLE (refused BIGINT, next_seq BIGINT, room_epoch BIGINT, place_epoch BIGINT)
 LANGUAGE plpgsql AS $$
 DECLARE
     w RECORD;
@@ -64,7 +64,7 @@ BEGIN
         IF w.room <> w.run THEN
             SELECT r.epoch INTO found_epoch FROM conclave.rooms AS r WHERE r.room = w.run FOR NO KEY UPDATE;
             IF found_epoch IS DISTINCT FROM w.epoch THEN
-                refused := w.index; next_seq := NULL; fenced_by := coalesce(found_epoch, 0);
+                refused := w.index; next_seq := 0; room_epoch := found_epoch; place_epoch := NULL;
                 RETURN NEXT;
                 CONTINUE;
             END IF;
@@ -100,18 +100,15 @@ BEGIN
             status = CASE WHEN w.status IS NOT NULL THEN w.status WHEN w.begins IS NULL THEN r.status END
         WHERE r.room = w.room AND r.epoch = w.epoch AND r.records = w.first;
         IF NOT FOUND THEN
-            SELECT r.epoch, r.records INTO found_epoch, found_records FROM conclave.rooms AS r WHERE r.room = w.room;
-            IF found_epoch = w.epoch AND EXISTS (SELECT 1 FROM conclave.events AS o
-                WHERE o.room = w.room AND o.seq = w.next - 1 AND o.hash = event_hash[w.last_event])
-            THEN
-                -- A transaction that changes nothing does not wait for a standby, and the first
-                -- attempt may have been cut off from it.
-                UPDATE conclave.rooms AS r SET changed = r.changed WHERE r.room = w.room;
-                CONTINUE;
-            END IF;
-            refused := w.index;
-            next_seq := CASE WHEN found_epoch > w.epoch THEN NULL ELSE coalesce(found_records, 0) END;
-            fenced_by := CASE WHEN found_epoch > w.epoch THEN found_epoch END;
+            -- A transaction that changes nothing does not wait for a standby, and an earlier attempt
+            -- of the same write may have been cut off from it.
+            UPDATE conclave.rooms AS r SET changed = r.changed WHERE r.room = w.room
+                RETURNING r.epoch, r.records INTO found_epoch, found_records;
+            refused := w.index; next_seq := coalesce(found_records, 0); room_epoch := found_epoch;
+            -- The record in the place of the first one, unless the last one is another than sent.
+            SELECT o.epoch INTO place_epoch FROM conclave.events AS o
+                WHERE o.room = w.room AND o.seq = w.first AND EXISTS (SELECT 1 FROM conclave.events AS l
+                    WHERE l.room = w.room AND l.seq = w.next - 1 AND l.hash = event_hash[w.last_event]);
             RETURN NEXT;
             CONTINUE;
         END IF;

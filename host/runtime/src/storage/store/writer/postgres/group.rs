@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use conclave_core::journal::ownership::{AfterUnknown, RoomHead};
 use conclave_core::types::ids::RoomId;
 use serde::Serialize;
 
@@ -13,7 +14,7 @@ use crate::storage::store::sql::{SqlError, SqlErrorKind};
 use crate::storage::store::writer::pending_work::{PendingChanges, PendingWorkRows};
 
 const COMMIT: &str =
-    "SELECT refused, next_seq, fenced_by FROM commit_group(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10,
+    "SELECT refused, next_seq, room_epoch, place_epoch FROM commit_group(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10,
     ?11, ?12, ?13, ?14, ?15, ?16)";
 
 /// The parameters of the function.
@@ -215,10 +216,19 @@ impl<'a> GroupCall<'a> {
         let mut refused = Vec::new();
         for row in rows {
             let Some(index) = row.try_get::<_, Option<i64>>(0)? else { return Ok(None) };
-            let (next, epoch): (Option<i64>, Option<i64>) = (row.try_get(1)?, row.try_get(2)?);
-            let refusal = match (next, epoch) {
-                (_, Some(epoch)) => Refusal::Fenced { epoch: epoch.cast_unsigned() },
-                (next, None) => Refusal::Behind { next: next.unwrap_or(0).cast_unsigned() },
+            let own = self.writes.iter().find(|write| write.index as i64 == index);
+            let own = own.map_or(0, |write| write.epoch.cast_unsigned());
+            let (next, epoch, in_place): (i64, Option<i64>, Option<i64>) =
+                (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
+            let epoch = epoch.unwrap_or(0).cast_unsigned();
+            let head = RoomHead { epoch, in_place: in_place.map(i64::cast_unsigned) };
+            let refusal = match AfterUnknown::of(head, own) {
+                // An earlier attempt of this call stored the records.
+                AfterUnknown::Stored => continue,
+                AfterUnknown::Stop if epoch != own => Refusal::Fenced { epoch },
+                AfterUnknown::Stop | AfterUnknown::AppendAgain => {
+                    Refusal::Behind { next: next.cast_unsigned() }
+                }
             };
             let index = usize::try_from(index).map_err(|_| {
                 SqlError::new(SqlErrorKind::Other, "the database refused an unknown write")
