@@ -51,3 +51,17 @@ fn a_control_message_is_admitted_once() {
     recorded.handle(received.clone(), START);
     assert_eq!(Admission::of(&received, &recorded.room), Admission::Repeated(id));
 }
+
+#[test]
+fn a_control_message_behind_the_end_is_late_and_an_earlier_one_is_confirmed_again() {
+    let mut recorded = opened();
+    let received = |id: &str| {
+        let message = Box::new(Event::Paused { reason: "lunch".to_owned() });
+        Event::ControlReceived { id: ControlId::from(id), message }
+    };
+    recorded.handle(received("1"), START);
+    recorded.handle(Event::Cancelled { reason: "enough".to_owned() }, START);
+    assert_eq!(Admission::of(&received("2"), &recorded.room), Admission::Late);
+    let repeated = Admission::Repeated(ControlId::from("1"));
+    assert_eq!(Admission::of(&received("1"), &recorded.room), repeated);
+}
