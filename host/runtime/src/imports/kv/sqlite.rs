@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use conclave_core::permissions::grants::KvGrant;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
@@ -16,6 +16,8 @@ use crate::support::durable_file;
 const SCHEMA: i64 = 2;
 /// Time to wait for a lock that another process holds.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Time between two attempts to get a lock for which SQLite does not wait.
+const PAUSE: Duration = Duration::from_millis(10);
 /// Keys are blobs, for byte order and so that a NUL does not end them.
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS kv (
     home TEXT NOT NULL, plugin TEXT NOT NULL, manifest TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL,
@@ -125,7 +127,7 @@ fn prepare(path: &Path) -> io::Result<()> {
 fn connect(path: &Path) -> Result<Connection, KvError> {
     let mut connection = Connection::open(path)?;
     connection.busy_timeout(PATIENCE)?;
-    connection.pragma_update(None, "journal_mode", "WAL")?;
+    begin_log(&connection)?;
     // A reported write must be durable, because the journal then records it as done.
     connection.pragma_update(None, "synchronous", "FULL")?;
     // On macOS an `fsync` alone does not reach the disk.
@@ -149,6 +151,23 @@ fn connect(path: &Path) -> Result<Connection, KvError> {
     transaction.pragma_update(None, "user_version", SCHEMA)?;
     transaction.commit()?;
     Ok(connection)
+}
+
+/// Switches a file to a write-ahead log. Of several hosts that do so at once in a new file, SQLite
+/// refuses all but one, and does not wait as for other locks.
+fn begin_log(connection: &Connection) -> rusqlite::Result<()> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match connection.pragma_update(None, "journal_mode", "WAL") {
+            Err(error)
+                if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
+                    && Instant::now() < until =>
+            {
+                std::thread::sleep(PAUSE);
+            }
+            switched => return switched,
+        }
+    }
 }
 
 impl From<rusqlite::Error> for KvError {
