@@ -2,8 +2,8 @@
 //! the loopback, is as durable as an operator's, and ends with its owner.
 
 mod database;
-mod installation;
-mod server_folder;
+pub(crate) mod installation;
+pub(crate) mod server_folder;
 
 use std::env;
 use std::ffi::OsString;
@@ -19,7 +19,7 @@ pub use database::TestDatabase;
 use installation::Installation;
 use server_folder::ServerFolder;
 
-use crate::is_skipped;
+use crate::{TestCertificate, is_skipped};
 
 /// The variable with the URL of a server that many test processes share, as its superuser.
 const SHARED_SERVER: &str = "CONCLAVE_TEST_POSTGRES";
@@ -27,7 +27,7 @@ const SHARED_SERVER: &str = "CONCLAVE_TEST_POSTGRES";
 /// The variable that chooses the kind of store on which tests of any store are played.
 const STORE_KIND: &str = "CONCLAVE_TEST_STORE";
 
-const USER: &str = "conclave";
+pub(crate) const USER: &str = "conclave";
 
 /// The settings of every server. Nothing here makes it less durable than the store requires.
 const SETTINGS: &str = "
@@ -53,6 +53,10 @@ const PORT_ATTEMPTS: u32 = 20;
 pub enum PostgresFailure {
     /// This machine has no PostgreSQL that is new enough.
     NotInstalled,
+    /// This machine has no Patroni, or no etcd.
+    NoPatroni,
+    /// This machine has no PgBouncer.
+    NoPooler,
     /// A program of PostgreSQL failed; its own words.
     Failed(String),
 }
@@ -63,6 +67,12 @@ impl Display for PostgresFailure {
             Self::NotInstalled => out.write_str(
                 "PostgreSQL 15 or newer is not installed: `apt install postgresql` brings it",
             ),
+            Self::NoPatroni => out.write_str(
+                "Patroni or etcd is not installed: `apt install patroni etcd-server` brings them",
+            ),
+            Self::NoPooler => {
+                out.write_str("PgBouncer is not installed: `apt install pgbouncer` brings it")
+            }
             Self::Failed(reason) => out.write_str(reason),
         }
     }
@@ -71,7 +81,7 @@ impl Display for PostgresFailure {
 impl std::error::Error for PostgresFailure {}
 
 impl PostgresFailure {
-    fn io(what: &str, error: &std::io::Error) -> Self {
+    pub(crate) fn io(what: &str, error: &std::io::Error) -> Self {
         Self::Failed(format!("{what}: {error}"))
     }
 }
@@ -85,11 +95,11 @@ impl PostgresFailure {
 pub fn postgres_or_skip<T>(started: Result<T, PostgresFailure>) -> Option<T> {
     match started {
         Ok(started) => Some(started),
-        Err(missing @ PostgresFailure::NotInstalled) => {
+        Err(PostgresFailure::Failed(reason)) => panic!("PostgreSQL failed: {reason}"),
+        Err(missing) => {
             let _ = is_skipped(Err(missing.to_string()));
             None
         }
-        Err(PostgresFailure::Failed(reason)) => panic!("PostgreSQL failed: {reason}"),
     }
 }
 
@@ -171,6 +181,10 @@ impl TestPostgres {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
+    pub(crate) fn password(&self) -> &str {
+        &self.password
+    }
+
     /// Returns the URL of the superuser, with the password.
     #[must_use]
     pub fn url(&self) -> String {
@@ -208,6 +222,44 @@ impl TestPostgres {
         // Commits wait for a standby as soon as the checkpointer has read the new settings, and it
         // reads them before its next checkpoint.
         query("CHECKPOINT").map(drop)
+    }
+
+    /// Encrypts connections with this certificate. Clients whose certificate an authority in
+    /// `clients` has issued are recognised; `clients` may be the authority of the server.
+    ///
+    /// # Errors
+    /// If the server does not accept the files.
+    pub fn encrypt(
+        &self,
+        server: &TestCertificate,
+        clients: &TestCertificate,
+    ) -> Result<(), PostgresFailure> {
+        let files = [
+            ("ssl_cert_file", &server.certificate),
+            ("ssl_key_file", &server.key),
+            ("ssl_ca_file", &clients.certificate),
+        ];
+        for (setting, file) in files {
+            // The server reads its own copy, which nobody else may access.
+            self.folder
+                .write(setting, &fs::read(file).unwrap_or_default())
+                .map_err(|error| PostgresFailure::io("copy a certificate", &error))?;
+            self.set(setting, &self.folder.path().join(setting).display().to_string())?;
+        }
+        self.set("ssl", "on")
+    }
+
+    /// Adds a rule before those of `pg_hba.conf`.
+    ///
+    /// # Errors
+    /// If the file cannot be changed, or the server does not accept it.
+    pub fn add_access_rule(&self, rule: &str) -> Result<(), PostgresFailure> {
+        let file = self.folder.data().join("pg_hba.conf");
+        let failed = |error| PostgresFailure::io("change pg_hba.conf", &error);
+        let rules = fs::read_to_string(&file).map_err(failed)?;
+        fs::write(&file, format!("{rule}\n{rules}")).map_err(failed)?;
+        // Any setting makes the server read its files.
+        self.set("log_min_messages", "warning")
     }
 
     /// Starts a standby of this server. From then on each commit with `synchronous_commit = on`
@@ -287,7 +339,7 @@ impl TestPostgres {
     }
 }
 
-fn free_port() -> Result<u16, PostgresFailure> {
+pub(crate) fn free_port() -> Result<u16, PostgresFailure> {
     let width = u64::from(PORTS.end - PORTS.start);
     for _ in 0..PORT_ATTEMPTS {
         let offset = u16::try_from(random() % width).unwrap_or_default();
@@ -305,7 +357,7 @@ fn random() -> u64 {
 }
 
 /// Returns 16 random hexadecimal digits.
-fn random_word() -> String {
+pub(crate) fn random_word() -> String {
     format!("{:016x}", random())
 }
 

@@ -8,6 +8,7 @@ mod faults;
 mod fleet;
 mod office;
 mod report;
+mod servers;
 mod work;
 mod worker;
 
@@ -20,13 +21,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use conclave_runtime::store::{StoreAddress, StoreReader};
-use conclave_test_servers::{Ending, FaultProxy, PostgresFailure, TestDatabase, TestPostgres};
+use conclave_test_servers::{Ending, FaultProxy, PostgresFailure, TestDatabase};
 
 use check::Evidence;
 use faults::Fault;
 use fleet::{Fleet, Orphaned, lock};
 use office::{Book, Office};
 pub use report::ClusterReport;
+use servers::Servers;
 pub use worker::ClusterWorker;
 
 use crate::kept;
@@ -57,6 +59,8 @@ pub struct ClusterPlan {
     pub open: usize,
     /// The longest response time of the world and of people, in milliseconds.
     pub slowest_ms: u64,
+    /// Whether Patroni promotes the standby. Hosts reach both servers without a proxy then.
+    pub patroni: bool,
     pub stock: PathBuf,
     pub cache: PathBuf,
 }
@@ -64,7 +68,7 @@ pub struct ClusterPlan {
 /// The reason why a soak could not run.
 #[derive(Clone, Debug)]
 pub enum ClusterFailure {
-    /// This machine has no PostgreSQL.
+    /// This machine has no PostgreSQL, or no Patroni.
     Unavailable(String),
     Failed(String),
 }
@@ -72,8 +76,8 @@ pub enum ClusterFailure {
 impl From<PostgresFailure> for ClusterFailure {
     fn from(failure: PostgresFailure) -> Self {
         match failure {
-            PostgresFailure::NotInstalled => Self::Unavailable(failure.to_string()),
             PostgresFailure::Failed(reason) => Self::Failed(reason),
+            missing => Self::Unavailable(missing.to_string()),
         }
     }
 }
@@ -88,12 +92,6 @@ impl From<String> for ClusterFailure {
     fn from(reason: String) -> Self {
         Self::Failed(reason)
     }
-}
-
-/// The server that is used, and the one that takes its place.
-struct Servers {
-    primary: TestPostgres,
-    standby: TestPostgres,
 }
 
 /// A soak in progress.
@@ -120,11 +118,10 @@ pub fn soak_cluster(
 ) -> Result<ClusterReport, ClusterFailure> {
     let began = Instant::now();
     let mut random = Random::new(plan.seed);
-    let primary = TestPostgres::start()?;
-    let database = primary.database()?;
-    let standby = primary.standby()?;
+    let (servers, database) = Servers::start(plan.patroni)?;
+    let (address, direct) = (servers.address()?, servers.url(&database));
     let world = World::open(random.next(), plan.slowest_ms)?;
-    let office_proxy = FaultProxy::before(primary.address())?;
+    let office_proxy = FaultProxy::before(address)?;
     let template = ClusterWorker {
         url: String::new(),
         host: String::new(),
@@ -133,11 +130,12 @@ pub fn soak_cluster(
         stock: plan.stock.clone(),
         cache: plan.cache.clone(),
     };
-    let url_through = |address: SocketAddr| database.url_through(address);
-    let fleet = Fleet::new(plan, primary.address(), (start, template), &url_through)?;
+    let url_through =
+        |proxy: SocketAddr| direct.clone().unwrap_or_else(|| database.url_through(proxy));
+    let fleet = Fleet::new(plan, address, (start, template), &url_through)?;
     let book = Arc::new(Mutex::new(Book { orders: true, ..Book::default() }));
     let office = Office {
-        url: database.url_through(office_proxy.address()),
+        url: url_through(office_proxy.address()),
         stock: plan.stock.clone(),
         cache: plan.cache.clone(),
         port: world.port(),
@@ -149,7 +147,7 @@ pub fn soak_cluster(
     let people = std::thread::spawn(move || office.work());
     let mut soak = Soak {
         plan,
-        servers: Servers { primary, standby },
+        servers,
         database: &database,
         office_proxy,
         fleet,
@@ -190,7 +188,7 @@ impl Soak<'_> {
     }
 
     fn query(&self, statements: &[&str]) -> Result<String, PostgresFailure> {
-        self.database.query_through(self.servers.primary.address(), statements)
+        self.database.query_through(self.servers.address()?, statements)
     }
 
     fn make_faults(
@@ -198,7 +196,7 @@ impl Soak<'_> {
         random: &mut Random,
         follow: &dyn Fn(&ClusterReport),
     ) -> Result<(), ClusterFailure> {
-        let deck = faults::deck(self.plan.faults, self.plan.workers, self.plan.longest, random);
+        let deck = faults::deck(self.plan, random);
         let pause_ms = self.plan.time.as_millis() as u64 / deck.len() as u64;
         let began = Instant::now();
         for (number, fault) in deck.into_iter().enumerate() {
@@ -243,7 +241,7 @@ impl Soak<'_> {
                 proxy.refuse();
                 proxy.cut(Ending::Reset);
             }),
-            Fault::Restart => self.servers.primary.restart()?,
+            Fault::Restart => self.servers.crash()?,
             Fault::Failover => self.fail_over()?,
         }
         Ok(())
@@ -263,19 +261,15 @@ impl Soak<'_> {
     }
 
     fn fail_over(&mut self) -> Result<(), ClusterFailure> {
-        self.servers.primary.stop()?;
-        self.servers.standby.promote()?;
-        let address = self.servers.standby.address();
-        let slots = self.fleet.slots.iter().map(|slot| &slot.proxy);
-        for proxy in slots.chain([&self.office_proxy]) {
-            proxy.lead_to(address);
-            proxy.cut(Ending::Reset);
-        }
-        self.fleet.tend()?;
-        let standby = self.servers.standby.standby()?;
-        let primary = std::mem::replace(&mut self.servers.standby, standby);
-        self.servers.primary = primary;
-        Ok(())
+        let Self { servers, fleet, office_proxy, .. } = self;
+        servers.fail_over(|address| {
+            let slots = fleet.slots.iter().map(|slot| &slot.proxy);
+            for proxy in slots.chain([&*office_proxy]) {
+                proxy.lead_to(address);
+                proxy.cut(Ending::Reset);
+            }
+            fleet.tend()
+        })
     }
 
     /// Ends the faults, and waits until all runs have ended and all workers have gone.
@@ -324,7 +318,7 @@ impl Soak<'_> {
     fn judge(&mut self, world: &World) -> Result<(), ClusterFailure> {
         self.count();
         let text = |error: conclave_runtime::store::StoreError| error.to_string();
-        let url = self.database.url_through(self.servers.primary.address());
+        let url = self.database.url_through(self.servers.address()?);
         let address: StoreAddress = url.parse().map_err(|error| format!("{error:?}"))?;
         let reader = StoreReader::open(address).map_err(text)?;
         let kept = kept::read_all(&reader)?;

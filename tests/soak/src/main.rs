@@ -20,6 +20,9 @@ struct Options {
     /// Makes faults around workers that share a PostgreSQL server, instead of the kills below
     #[arg(long)]
     postgres: bool,
+    /// With --postgres: two servers under Patroni, which promotes the standby
+    #[arg(long, requires = "postgres")]
+    patroni: bool,
     /// With --postgres: how many faults, at least
     #[arg(long, default_value_t = 300)]
     faults: u64,
@@ -125,6 +128,7 @@ fn postgres(options: &Options) -> Result<(), Failure> {
         runs: usize::try_from(options.faults.min(200)).unwrap_or(200),
         open: 24,
         slowest_ms: 1_500,
+        patroni: options.patroni,
         stock: absolute(&options.stock)?,
         cache: absolute(&options.cache)?,
     };

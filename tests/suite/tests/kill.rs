@@ -126,6 +126,7 @@ fn workers_of_a_shared_store_lose_nothing_and_repeat_nothing() {
         runs: 15,
         open: 9,
         slowest_ms: 100,
+        patroni: false,
         stock: conclave_test_support::stock(),
         cache: conclave_test_support::cache(),
     };

@@ -23,6 +23,7 @@ mod conversation;
 mod delivery;
 mod demo;
 mod docs;
+mod doors;
 mod exec;
 mod fallback;
 mod fetch;

@@ -36,14 +36,14 @@ fn after_scheme(text: &str) -> Option<&str> {
     })
 }
 
-/// Whether a URL has a password, before the host or as a parameter. A `@` in the password itself
-/// must not hide it, so the last one counts.
+/// Whether a URL has a password, before the host or as a parameter. A `@`, `/` or `?` in the password
+/// itself must not hide it, so the last `@` counts.
 fn has_password(rest: &str) -> bool {
-    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let authority = place.split('/').next().unwrap_or_default();
-    let login = authority.rsplit_once('@').map(|(login, _)| login);
+    let query = rest.split_once('?').map_or("", |(_, query)| query);
+    let login = rest.rsplit_once('@').map(|(login, _)| login);
     let is_password = |pair: &str| {
-        pair.split('=').next().is_some_and(|name| name.eq_ignore_ascii_case("password"))
+        let name = pair.split('=').next().unwrap_or_default();
+        name.to_ascii_lowercase().ends_with("password")
     };
     login.is_some_and(|login| login.contains(':')) || query.split('&').any(is_password)
 }
@@ -95,6 +95,9 @@ mod tests {
             r#""postgres://ada:hunter2@db/x""#,
             r#""postgres://:hunter2@db/x""#,
             r#""POSTGRES://ada:hun@ter2@db/x""#,
+            r#""postgres://ada:12/hunter2@db/x""#,
+            r#""postgres://ada:12?hunter2@db/x""#,
+            r#""postgres://db/x?sslkey=k&sslpassword=hunter2""#,
             r#""postgres://db/x?sslmode=require&Password=hunter2""#,
         ] {
             assert_eq!(read(value), Err("config/plaintext-key".to_owned()), "{value}");

@@ -20,7 +20,11 @@ mod going_on;
 mod groups;
 mod lists;
 mod mailbox;
+#[cfg(feature = "postgres")]
+mod pooler;
 mod records;
 mod retention;
 mod snapshots;
 mod support;
+#[cfg(feature = "postgres")]
+mod tls;

@@ -35,6 +35,10 @@ impl TestDatabase {
         Ok(database)
     }
 
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Returns the URL of the database, with the password.
     #[must_use]
     pub fn url(&self) -> String {

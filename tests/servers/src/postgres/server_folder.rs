@@ -1,7 +1,7 @@
 //! The folder of a server, and the process that ends the server and removes the folder.
 
 use std::env;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -9,11 +9,12 @@ use std::process::{Child, Stdio};
 use super::PostgresFailure;
 use super::installation::Installation;
 
-/// Waits until its input ends, which also happens when the owner is killed. Then ends the server,
-/// if there is one, and removes the folder. Its arguments: the folder of
-/// the programs, and the folder of the server.
+/// Waits until its input ends, which also happens when the owner is killed. Then ends the processes
+/// and servers of the folder and removes it. Its arguments: the folder of the programs, and the
+/// folder.
 const WATCHDOG: &str = r#"cat
-"$1/pg_ctl" stop --mode immediate --pgdata "$2/data"
+for file in "$2"/*.pid; do kill -KILL "$(cat "$file")"; done
+for data in "$2"/data*; do "$1/pg_ctl" stop --mode immediate --pgdata "$data"; done
 rm -rf "$2""#;
 
 /// A folder that is removed when this is dropped, or when this process ends in any way. Its server
@@ -49,6 +50,15 @@ impl ServerFolder {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Writes a file that only the server can read.
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+        let file = self.path.join(name);
+        std::fs::write(&file, bytes)?;
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600))?;
+        let folder = std::fs::metadata(&self.path)?;
+        chown(&file, Some(folder.uid()), Some(folder.gid()))
     }
 
     /// Returns the folder of the server's data.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use conclave_test_servers::{Direction, Ending};
 
+use super::ClusterPlan;
 use crate::random::Random;
 
 /// The bytes of a notice that the server sends with each commit of records.
@@ -69,6 +70,9 @@ const SHARES: [(&str, u64); 10] = [
     ("failover to the standby", 2),
 ];
 
+/// The shares under Patroni, without the kinds that need a proxy.
+const PATRONI_SHARES: [u64; SHARES.len()] = [40, 30, 10, 0, 0, 0, 0, 0, 10, 10];
+
 impl Fault {
     pub(super) fn name(&self) -> &'static str {
         let index = match self {
@@ -129,22 +133,21 @@ impl Fault {
     }
 }
 
-/// Returns this many faults, each kind at least once.
-pub(super) fn deck(
-    count: u64,
-    workers: usize,
-    longest: Duration,
-    random: &mut Random,
-) -> Vec<Fault> {
+/// Returns the planned number of faults, each kind at least once.
+pub(super) fn deck(plan: &ClusterPlan, random: &mut Random) -> Vec<Fault> {
+    let ClusterPlan { faults: count, workers, longest, .. } = *plan;
+    let shares = if plan.patroni { PATRONI_SHARES } else { SHARES.map(|(_, share)| share) };
     let mut deck = Vec::new();
-    for (kind, (_, share)) in SHARES.iter().enumerate() {
+    for (kind, share) in shares.iter().enumerate().filter(|(_, share)| **share > 0) {
         for _ in 0..(count * share / 100).max(1) {
             deck.push(Fault::drawn(kind, random, workers, longest));
         }
     }
     while (deck.len() as u64) < count {
         let kind = usize::try_from(random.below(8)).unwrap_or_default();
-        deck.push(Fault::drawn(kind, random, workers, longest));
+        if shares[kind] > 0 {
+            deck.push(Fault::drawn(kind, random, workers, longest));
+        }
     }
     for place in (1..deck.len()).rev() {
         let other = usize::try_from(random.below(place as u64 + 1)).unwrap_or_default();
@@ -161,14 +164,33 @@ mod tests {
 
     #[test]
     fn a_deck_has_every_kind_and_is_that_of_its_seed() {
-        let deck_of = |seed| deck(300, 3, Duration::from_secs(20), &mut Random::new(seed));
+        let deck_of = |seed| deck(&plan(300, false), &mut Random::new(seed));
         let faults = deck_of(7);
         assert!(faults.len() >= 300, "{}", faults.len());
         let names: BTreeSet<&str> = faults.iter().map(Fault::name).collect();
         assert_eq!(names.len(), SHARES.len());
         assert_eq!(faults, deck_of(7));
         assert_ne!(faults, deck_of(8));
-        let few = deck(1, 3, Duration::from_secs(1), &mut Random::new(7));
+        let few = deck(&plan(1, false), &mut Random::new(7));
         assert_eq!(few.len(), SHARES.len());
+        let of_patroni = deck(&plan(50, true), &mut Random::new(7));
+        let is_failover = |fault: &&Fault| matches!(fault, Fault::Restart | Fault::Failover);
+        assert_eq!((of_patroni.len(), of_patroni.iter().filter(is_failover).count()), (50, 10));
+    }
+
+    fn plan(faults: u64, patroni: bool) -> ClusterPlan {
+        ClusterPlan {
+            seed: 7,
+            faults,
+            time: Duration::ZERO,
+            longest: Duration::from_secs(20),
+            workers: 3,
+            runs: 1,
+            open: 1,
+            slowest_ms: 1,
+            patroni,
+            stock: "".into(),
+            cache: "".into(),
+        }
     }
 }

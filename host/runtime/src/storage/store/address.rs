@@ -18,6 +18,8 @@ pub enum StoreAddress {
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PostgresAddress {
     url: url::Url,
+    /// The address as it was written, without passwords. `url` has several hosts as parameters.
+    public: String,
 }
 
 /// The reason why a text is no address of a store.
@@ -105,10 +107,16 @@ impl PostgresAddress {
     }
 
     fn parse(text: &str) -> Result<Self, AddressError> {
-        let text = with_hosts_as_parameters(text);
-        let url =
-            url::Url::parse(&text).map_err(|error| AddressError::Malformed(error.to_string()))?;
-        Ok(Self { url })
+        check_characters(text)?;
+        let with_hosts = with_hosts_as_parameters(text);
+        let url = url::Url::parse(&with_hosts)
+            .map_err(|error| AddressError::Malformed(error.to_string()))?;
+        let public = match with_hosts {
+            Cow::Borrowed(_) => without_password(url.clone()).into(),
+            // A URL has one host, so that text is shown.
+            Cow::Owned(_) => without_password_in(text),
+        };
+        Ok(Self { url, public })
     }
 
     /// Whether the URL has a password.
@@ -177,26 +185,57 @@ fn with_hosts_as_parameters(text: &str) -> Cow<'_, str> {
     format!("{scheme}://{path}?{parameters}{others}{query}").into()
 }
 
-/// Whether a parameter of a URL is the password.
+/// Refuses characters that end the server's name within a password. The rest of the password would
+/// be part of the database's name, and would be shown.
+fn check_characters(text: &str) -> Result<(), AddressError> {
+    let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    if rest.contains('#') || rest[end..].contains('@') {
+        let what = "write `/`, `?`, `#` and `@` in a password or a parameter as %2F, %3F, %23, %40";
+        return Err(AddressError::Malformed(what.to_owned()));
+    }
+    Ok(())
+}
+
+/// Whether a parameter of a URL is a password: `password`, or `sslpassword` of a key.
 fn is_password(name: &str) -> bool {
-    name.eq_ignore_ascii_case("password")
+    name.to_ascii_lowercase().ends_with("password")
+}
+
+/// The URL without passwords. The rest stays as it was written.
+fn without_password(mut url: url::Url) -> url::Url {
+    // Cannot fail for a URL with a host; without one there is no password.
+    let _ = url.set_password(None);
+    let query = url.query().and_then(query_without_passwords);
+    url.set_query(query.as_deref());
+    url
+}
+
+/// The same for a text with several hosts.
+fn without_password_in(text: &str) -> String {
+    let (address, query) = text.split_once('?').unwrap_or((text, ""));
+    let (scheme, place) = address.split_once("://").unwrap_or(("postgres", address));
+    let place = match place.rsplit_once('@') {
+        Some((login, place)) => format!("{}@{place}", login.split(':').next().unwrap_or_default()),
+        None => place.to_owned(),
+    };
+    let query = query_without_passwords(query).map(|query| format!("?{query}"));
+    format!("{scheme}://{place}{}", query.unwrap_or_default())
+}
+
+/// A query without the parameters that are passwords; `None` if nothing is left.
+fn query_without_passwords(query: &str) -> Option<String> {
+    let is_public = |pair: &&str| {
+        url::form_urlencoded::parse(pair.as_bytes()).all(|(name, _)| !is_password(&name))
+    };
+    let pairs: Vec<&str> = query.split('&').filter(is_public).collect();
+    let query = pairs.join("&");
+    (!query.is_empty()).then_some(query)
 }
 
 impl fmt::Display for PostgresAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut public = self.url.clone();
-        // Neither can fail for a URL with a host; without one there is no password.
-        let _ = public.set_password(None);
-        // The rest stays as it was written.
-        let is_other = |pair: &&str| {
-            url::form_urlencoded::parse(pair.as_bytes()).all(|(name, _)| !is_password(&name))
-        };
-        let others: Option<Vec<&str>> =
-            self.url.query().map(|query| query.split('&').filter(is_other).collect());
-        public.set_query(
-            others.filter(|pairs| !pairs.is_empty()).map(|pairs| pairs.join("&")).as_deref(),
-        );
-        public.as_str().fmt(formatter)
+        self.public.fmt(formatter)
     }
 }
 
@@ -224,7 +263,9 @@ mod tests {
         for (text, display) in [
             ("postgres://ada:hunter2@db:5432/x", "postgres://ada@db:5432/x"),
             ("POSTGRESQL://ada@db/x?Password=hunter2", "postgresql://ada@db/x"),
+            ("postgres://ada:hunter2@a:1,b/x?password=hunter2&k=v", "postgres://ada@a:1,b/x?k=v"),
             ("postgres://db/x?password=hunter2&sslmode=require", "postgres://db/x?sslmode=require"),
+            ("postgres://db/x?sslpassword=hunter2&sslkey=k", "postgres://db/x?sslkey=k"),
         ] {
             let address: StoreAddress = text.parse().unwrap();
             assert_eq!(address.to_string(), display);
@@ -233,6 +274,17 @@ mod tests {
             let StoreAddress::Postgres(database) = address else { panic!("{text}") };
             assert!(database.has_password(), "{text}");
         }
+    }
+
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn a_password_whose_characters_end_the_name_of_the_server_is_refused_and_not_shown() {
+        for password in ["1/hunter2", "1?hunter2", "1#hunter2", "hunter2/x", "hunter2@x#"] {
+            let text = format!("postgres://ada:{password}@db/runs");
+            let error = text.parse::<StoreAddress>().unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
+        }
+        assert!("postgres://ada:hunter%2F2@db/runs".parse::<StoreAddress>().is_ok());
     }
 
     #[cfg(feature = "postgres")]

@@ -289,6 +289,9 @@ pub(crate) enum SqlErrorKind {
     /// effect; or none could be made.
     #[cfg(feature = "postgres")]
     Unknown,
+    /// The server acknowledges what it can lose, so nothing that it answers counts.
+    #[cfg(feature = "postgres")]
+    Unsafe,
     /// Another transaction was in the way. Nothing took effect, and the same may be tried again.
     #[cfg(feature = "postgres")]
     Conflict,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
-use super::tls::TlsMode;
+use super::tls::{TlsMode, TlsOptions};
 use crate::storage::store::PostgresAddress;
 use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
 
@@ -23,25 +23,30 @@ const KEEPALIVE_RETRIES: u32 = 3;
 #[derive(Clone)]
 pub(super) struct Connecting {
     pub(super) config: Config,
-    pub(super) tls: TlsMode,
-    /// A file with the certificates of authorities that are trusted too.
-    pub(super) roots: Option<PathBuf>,
+    pub(super) tls: TlsOptions,
 }
 
 impl Connecting {
     pub(super) fn of(address: &PostgresAddress) -> SqlResult<Self> {
         let wrong = |text: String| SqlError::new(SqlErrorKind::Other, text);
         let mut url = address.url().clone();
-        let (mut mode, mut roots) = (None, None);
+        // `tokio-postgres` knows fewer modes of TLS, and no files.
+        let option = |name: &str| {
+            let (_, value) = url.query_pairs().find(|(other, _)| other == name)?;
+            Some(value.into_owned())
+        };
+        let file = |name: &str| option(name).map(PathBuf::from);
+        let (mode, mut roots) = (option("sslmode"), file("sslrootcert"));
+        let certificate = match (file("sslcert"), file("sslkey")) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => return Err(wrong("sslcert and sslkey are needed together".to_owned())),
+        };
         let query = url.query().unwrap_or("").to_owned();
         let mut rest: Vec<String> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
-                // `tokio-postgres` knows fewer modes of TLS, and no file of certificates.
-                Some(("sslmode", value)) => mode = Some(value.to_owned()),
-                Some(("sslrootcert", _)) => {
-                    roots = url.query_pairs().find(|(name, _)| name == "sslrootcert");
-                }
+                Some(("sslmode" | "sslrootcert" | "sslcert" | "sslkey", _)) => {}
                 // As libpq lists servers; `tokio-postgres` takes one in each parameter.
                 Some(("host", hosts)) => {
                     rest.extend(hosts.split(',').map(|host| format!("host={host}")));
@@ -49,26 +54,31 @@ impl Connecting {
                 _ => rest.push(pair.to_owned()),
             }
         }
-        let roots = roots.map(|(_, file)| PathBuf::from(file.into_owned()));
         url.set_query((!rest.is_empty()).then(|| rest.join("&")).as_deref());
-        let mut config: Config = url
-            .as_str()
-            .parse()
-            .map_err(|error: tokio_postgres::Error| wrong(error.to_string()))?;
-        let tls = match mode {
+        let mut config: Config =
+            url.as_str().parse().map_err(|error: tokio_postgres::Error| SqlError::from(error))?;
+        let is_system = roots.as_ref().is_some_and(|file| file.as_os_str() == "system");
+        roots.take_if(|_| is_system);
+        let mode = match mode {
             Some(mode) => TlsMode::of_name(&mode).ok_or_else(|| {
                 wrong(format!(
                     "sslmode `{mode}` is none of disable, prefer, require, verify-ca, verify-full"
                 ))
             })?,
+            // As with libpq, the authorities of the system verify a name, or nothing.
+            None if is_system => TlsMode::VerifyFull,
             None if config.get_hosts().iter().all(is_local) => TlsMode::Prefer,
             None => TlsMode::VerifyFull,
         };
-        config.ssl_mode(match tls {
+        if is_system && mode != TlsMode::VerifyFull {
+            return Err(wrong("sslrootcert=system needs sslmode=verify-full".to_owned()));
+        }
+        config.ssl_mode(match mode {
             TlsMode::Disable => SslMode::Disable,
             TlsMode::Prefer => SslMode::Prefer,
             TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
         });
+        let tls = TlsOptions { mode, roots, certificate };
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT);
         }
@@ -88,7 +98,7 @@ impl Connecting {
             .keepalives_idle(KEEPALIVE_IDLE)
             .keepalives_interval(KEEPALIVE_INTERVAL)
             .keepalives_retries(KEEPALIVE_RETRIES);
-        Ok(Self { config, tls, roots })
+        Ok(Self { config, tls })
     }
 
     /// Whether the address names several servers, of which one takes over from another.
@@ -133,13 +143,22 @@ mod tests {
             ("postgres://db.example/x?sslmode=require", TlsMode::Require),
             ("postgres://db/x?sslmode=verify-ca&sslrootcert=/etc/ca%20x.pem", TlsMode::VerifyCa),
             ("postgres://localhost/x?sslmode=disable", TlsMode::Disable),
+            ("postgres://localhost/x?sslrootcert=system", TlsMode::VerifyFull),
         ] {
-            assert_eq!(connecting(url).unwrap().tls, mode, "{url}");
+            assert_eq!(connecting(url).unwrap().tls.mode, mode, "{url}");
         }
         let with_roots = connecting("postgres://db/x?sslrootcert=/etc/ca%20x.pem").unwrap();
-        assert_eq!(with_roots.roots.unwrap(), PathBuf::from("/etc/ca x.pem"));
-        let refused = connecting("postgres://db/x?sslmode=perhaps").map(|_| ()).unwrap_err();
-        assert!(refused.to_string().contains("perhaps"), "{refused}");
+        assert_eq!(with_roots.tls.roots.unwrap(), PathBuf::from("/etc/ca x.pem"));
+        for (options, what) in [
+            ("sslmode=perhaps", "perhaps"),
+            ("sslmode=require&sslrootcert=system", "verify-full"),
+            ("sslcert=/etc/ada.crt", "sslkey"),
+            ("sslcrl=/etc/crl.pem", "sslcrl"),
+        ] {
+            let refused = connecting(&format!("postgres://db/x?{options}")).map(|_| ());
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains(what), "{refused}");
+        }
     }
 
     #[test]

@@ -4,12 +4,15 @@ use std::error::Error as _;
 
 use tokio_postgres::Error;
 
+use super::tls;
 use crate::storage::store::sql::{SqlError, SqlErrorKind};
 
 impl From<Error> for SqlError {
     fn from(error: Error) -> Self {
         let kind = match error.as_db_error() {
             Some(refused) => kind(refused.code().code()),
+            // A handshake that is refused is refused again.
+            None if tls::remedy(&error).is_some() => SqlErrorKind::Other,
             // Without an answer of the server the connection is gone, or was never there.
             None if error.is_closed() || error.source().is_some_and(is_io) => SqlErrorKind::Unknown,
             None => SqlErrorKind::Other,
@@ -39,6 +42,32 @@ fn kind(code: &str) -> SqlErrorKind {
 }
 
 fn text(error: &Error) -> String {
+    let remedy = remedy(error).map(|remedy| format!(": {remedy}")).unwrap_or_default();
+    format!("{}{remedy}", what(error))
+}
+
+/// Returns how an operator mends what the server refuses a client for.
+fn remedy(error: &Error) -> Option<&'static str> {
+    let Some(refused) = error.as_db_error() else {
+        let source = error.source().map(ToString::to_string).unwrap_or_default();
+        return match source.as_str() {
+            "server does not support TLS" => Some(
+                "ALTER SYSTEM SET ssl = on; or sslmode=disable in the address, on a network that you trust",
+            ),
+            "password missing" => Some("set PGPASSWORD, or write it into ~/.pgpass"),
+            _ => tls::remedy(error),
+        };
+    };
+    match refused.code().code() {
+        "28P01" => Some("set PGPASSWORD, or write it into ~/.pgpass"),
+        "28000" if refused.message().contains("client certificate") => {
+            Some("add this client's certificate to the address: sslcert=FILE&sslkey=FILE")
+        }
+        _ => None,
+    }
+}
+
+fn what(error: &Error) -> String {
     if let Some(refused) = error.as_db_error() {
         let hint = refused.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
         return format!("PostgreSQL: {}{hint}", refused.message());

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row, Statement};
+use tokio_postgres::{Client, Row, SimpleQueryMessage, Statement};
 
 use super::connecting::Connecting;
 use super::statement::with_dollars;
@@ -27,6 +27,8 @@ use crate::storage::store::sql::{
 /// then acknowledge a commit that no standby has: its connection is closed, and the outcome is
 /// unknown.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// A setting of a session that no server knows.
+const MARK: &str = "conclave.session";
 /// The time in which a connection that is dropped says goodbye.
 const GOODBYE: Duration = Duration::from_millis(200);
 
@@ -38,6 +40,7 @@ pub(crate) struct Link {
     patience: Cell<Duration>,
     /// Whether a statement's time was up. Nothing more is asked of this connection.
     is_given_up: AtomicBool,
+    has_standby: bool,
     /// Dropped to end the thread.
     ending: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -60,21 +63,55 @@ impl Link {
             .spawn(move || drive(&options, &ready, ended))
             .map_err(|error| SqlError::new(SqlErrorKind::Other, error.to_string()))?;
         let (client, handle) = connected.recv().unwrap_or_else(|_| Err(connection_lost()))?;
-        Ok(Self {
+        let link = Self {
             client: Some(client),
             handle,
             prepared: RefCell::default(),
             patience: Cell::new(PATIENCE),
             is_given_up: AtomicBool::new(false),
+            has_standby: connecting.has_standby(),
             ending: Some(ending),
             thread: Some(thread),
-        })
+        };
+        link.check_session()?;
+        Ok(link)
+    }
+
+    /// Refuses a pooler that gives each transaction another session: the settings of a connection
+    /// would be lost, or be those of others. Each connection marks its session, so it is another
+    /// one's if it is marked, and another one if the mark is gone.
+    fn check_session(&self) -> SqlResult<()> {
+        let before = self.word(&format!("SELECT current_setting('{MARK}', true)"))?;
+        self.word(&format!("SELECT set_config('{MARK}', 'conclave', false)"))?;
+        let after = self.word(&format!("SELECT current_setting('{MARK}', true)"))?;
+        if before.is_empty() && after == "conclave" {
+            return Ok(());
+        }
+        let what = "the pooler gives each transaction another session (PgBouncer: pool_mode = \
+                    transaction), so settings are lost: connect to the server itself, or set \
+                    pool_mode = session";
+        Err(SqlError::new(SqlErrorKind::Other, what))
+    }
+
+    /// Returns the value of a question that is not prepared; a text without value is empty.
+    fn word(&self, question: &str) -> SqlResult<String> {
+        let messages = self.wait(self.client()?.simple_query(question))?;
+        let value = messages.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0),
+            _ => None,
+        });
+        Ok(value.unwrap_or_default().to_owned())
     }
 
     /// Whether the connection can be used no more.
     pub(super) fn is_lost(&self) -> bool {
         self.is_given_up.load(Ordering::Relaxed)
             || self.client.as_ref().is_none_or(Client::is_closed)
+    }
+
+    /// Whether the address names several servers, of which one takes over from another.
+    pub(crate) fn has_standby(&self) -> bool {
+        self.has_standby
     }
 
     fn client(&self) -> SqlResult<&Client> {
@@ -207,7 +244,7 @@ fn drive(
         }
     };
     runtime.block_on(async {
-        let connector = match tls::connector(connecting.tls, connecting.roots.as_deref()) {
+        let connector = match tls::connector(&connecting.tls) {
             Ok(connector) => connector,
             Err(error) => {
                 let _ = ready.send(Err(error));

@@ -88,6 +88,8 @@ impl PostgresReader {
 
 fn connected(connecting: &Connecting) -> SqlResult<Link> {
     let link = Link::open(connecting)?;
+    // A message that a person has sent is as safe as a record.
+    link.batch(schema::KEEP_SYNCHRONOUS)?;
     link.batch(SETTINGS)?;
     Ok(link)
 }

@@ -1,6 +1,5 @@
 //! The tables of a store in PostgreSQL, in a schema of their own, and their migration.
 
-use super::connecting::Connecting;
 use super::link::Link;
 use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
 
@@ -72,9 +71,32 @@ pub(super) fn migrate(link: &Link) -> SqlResult<Tables> {
     Ok(found)
 }
 
+/// Makes a connection's commits safe for as long as it lives, whatever an operator sets for others.
+pub(super) const KEEP_SYNCHRONOUS: &str = "SELECT set_config('synchronous_commit',
+    CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END,
+    false)";
+
+/// The first column of a row which says that the commit can be lost although it is acknowledged.
+pub(crate) const UNSAFE: i64 = -1;
+
+/// Returns a statement that commits and returns four numbers, with a further row if what it commits
+/// can be lost. The settings are those after the commit. Unlike [`KEEP_SYNCHRONOUS`], a connection
+/// cannot decide them for itself.
+pub(crate) fn noting_unsafe_commits(link: &Link, statement: &str) -> String {
+    let has_no_standby = if link.has_standby() {
+        "OR btrim(current_setting('synchronous_standby_names')) = ''"
+    } else {
+        ""
+    };
+    format!(
+        "{statement} UNION ALL SELECT {UNSAFE}, NULL, NULL, NULL
+         WHERE current_setting('fsync') <> 'on' {has_no_standby}"
+    )
+}
+
 /// Checks that what the server acknowledges survives a power cut, and the loss of the server where
 /// another takes over. The error has the line that mends it.
-pub(super) fn check_durability(connecting: &Connecting, link: &Link) -> SqlResult<()> {
+pub(crate) fn check_durability(link: &Link) -> SqlResult<()> {
     let show = |name: &str| -> SqlResult<String> {
         Ok(link.row("SELECT current_setting(?1)", &[&name])?.try_get(0)?)
     };
@@ -90,6 +112,7 @@ pub(super) fn check_durability(connecting: &Connecting, link: &Link) -> SqlResul
             "the database has the encoding {encoding}, and UTF8 is needed: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0;"
         ));
     }
+    let refuse = |what: String| Err(SqlError::new(SqlErrorKind::Unsafe, what));
     if show("fsync")? != "on" {
         return refuse(
             "fsync is off, so a power cut loses records: ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();"
@@ -110,7 +133,7 @@ pub(super) fn check_durability(connecting: &Connecting, link: &Link) -> SqlResul
             "synchronous_commit is {commit}, so acknowledged records can be lost: {remedy}"
         ));
     }
-    if connecting.has_standby() && show("synchronous_standby_names")?.trim().is_empty() {
+    if link.has_standby() && show("synchronous_standby_names")?.trim().is_empty() {
         return refuse(
             "the address names several servers, and none of them is a synchronous standby, so records that only the first has can be lost: ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'; SELECT pg_reload_conf();"
                 .to_owned(),

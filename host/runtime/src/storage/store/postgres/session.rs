@@ -55,7 +55,11 @@ impl Session {
         loop {
             let result = self.link().and_then(&mut statements);
             let Err(mut error) = result else { return result };
-            let is_lost = matches!(error.kind, SqlErrorKind::Unknown | SqlErrorKind::ReadOnly);
+            // An unsafe server may soon be safe again: one that took over gets its standby.
+            let is_lost = matches!(
+                error.kind,
+                SqlErrorKind::Unknown | SqlErrorKind::ReadOnly | SqlErrorKind::Unsafe
+            );
             is_unknown |= is_lost;
             // A transaction may be open.
             self.link.take_if(|link| is_lost || link.batch("ROLLBACK").is_err());
@@ -86,7 +90,8 @@ impl Session {
 /// Connects and checks the server; another one may have taken over.
 fn connected(connecting: &Connecting) -> SqlResult<Link> {
     let link = Link::open(connecting)?;
-    schema::check_durability(connecting, &link)?;
+    schema::check_durability(&link)?;
+    link.batch(schema::KEEP_SYNCHRONOUS)?;
     link.batch(SETTINGS)?;
     Ok(link)
 }

@@ -8,7 +8,9 @@ use conclave_core::types::ids::RoomId;
 use serde::Serialize;
 
 use super::{CommitGroup, EventRow, HostEntry, Link, Refusal, SqlResult, StoredBytes, Write};
-use crate::storage::store::postgres::without_nul;
+use crate::storage::store::postgres::{
+    UNSAFE, check_durability, noting_unsafe_commits, without_nul,
+};
 use crate::storage::store::record::Hash;
 use crate::storage::store::sql::{SqlError, SqlErrorKind};
 use crate::storage::store::writer::pending_work::{PendingChanges, PendingWorkRows};
@@ -193,7 +195,7 @@ impl<'a> GroupCall<'a> {
             &self.events;
         let hash: Vec<&[u8]> = hash.iter().map(|hash| &hash[..]).collect();
         let rows = link.rows(
-            COMMIT,
+            &noting_unsafe_commits(link, COMMIT),
             &[
                 &digests,
                 &bytes,
@@ -216,6 +218,11 @@ impl<'a> GroupCall<'a> {
         let mut refused = Vec::new();
         for row in rows {
             let Some(index) = row.try_get::<_, Option<i64>>(0)? else { return Ok(None) };
+            if index == UNSAFE {
+                check_durability(link)?;
+                let what = "the settings of the server were changed during a commit";
+                return Err(SqlError::new(SqlErrorKind::Unsafe, what));
+            }
             let own = self.writes.iter().find(|write| write.index as i64 == index);
             let own = own.map_or(0, |write| write.epoch.cast_unsigned());
             let (next, epoch, in_place): (i64, Option<i64>, Option<i64>) =

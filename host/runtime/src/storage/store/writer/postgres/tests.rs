@@ -13,6 +13,8 @@ use crate::storage::store::TestDatabase;
 use crate::storage::store::chain::ChainHead;
 use crate::storage::store::record::part;
 
+mod durability;
+
 fn engine(database: &TestDatabase, host: &str) -> PostgresEngine {
     let entry = HostEntry { host: host.to_owned(), ..HostEntry::default() };
     PostgresEngine::open(&database.address, entry).unwrap()
