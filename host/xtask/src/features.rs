@@ -1,5 +1,5 @@
-//! `cargo xtask features`: the libraries compile without a warning with each of their features
-//! alone, with none and with all. Cargo unites the features of a workspace, so the other checks
+//! `cargo xtask features`: the libraries and the program compile without a warning with each of
+//! their features alone, with none and with all. Cargo unites the features of a workspace, so the other checks
 //! see only all of them together.
 
 use std::process::ExitCode;
@@ -11,29 +11,31 @@ use crate::phase::{self, Phases};
 use crate::place::Checkout;
 use crate::toml;
 
-/// The libraries that programs embed, with their folders.
-const LIBRARIES: [(&str, &str); 5] = [
-    ("conclave-trajectory", "host/trajectory"),
-    ("conclave-core", "host/core"),
-    ("conclave-models", "host/models"),
-    ("conclave-runtime", "host/runtime"),
-    ("conclave-mcp", "host/mcp"),
+/// The libraries that programs embed and the program, with their folders and the target that is
+/// checked.
+const PACKAGES: [(&str, &str, &[&str]); 6] = [
+    ("conclave-trajectory", "host/trajectory", &["--lib"]),
+    ("conclave-core", "host/core", &["--lib"]),
+    ("conclave-models", "host/models", &["--lib"]),
+    ("conclave-runtime", "host/runtime", &["--lib"]),
+    ("conclave-mcp", "host/mcp", &["--lib"]),
+    ("conclave-host", "host/cli", &["--bin", "conclave"]),
 ];
-/// Features that only the repository's own tests use.
-const OF_TESTS: [&str; 1] = ["kill-points"];
+/// Features that only the repository's own tests and builds use.
+const INTERNAL: [&str; 2] = ["kill-points", "precompile"];
 
 pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
     let [] = arguments::flags("features", [], arguments)?;
     let mut sets = Vec::new();
-    for (package, folder) in LIBRARIES {
+    for (package, folder, target) in PACKAGES {
         let path = place.root.join(folder).join("Cargo.toml");
         let text = files::read(&path)?;
-        sets.extend(sets_of(&text).into_iter().map(|set| (package, set)));
+        sets.extend(sets_of(&text).into_iter().map(|set| (package, target, set)));
     }
     let mut phases = Phases::new(place, sets.len(), false);
-    for (package, set) in &sets {
+    for (package, target, set) in &sets {
         let label = format!("{package} {}", set.join(" "));
-        phases.check(label.trim(), || check(place, package, set))?;
+        phases.check(label.trim(), || check(place, package, target, set))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -42,7 +44,7 @@ pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, Xt
 fn sets_of(manifest: &str) -> Vec<Vec<String>> {
     let option = |word: &str| word.to_owned();
     let features: Vec<String> = toml::keys(manifest, "[features]")
-        .filter(|name| name != "default" && !OF_TESTS.contains(&name.as_str()))
+        .filter(|name| name != "default" && !INTERNAL.contains(&name.as_str()))
         .collect();
     let mut sets = vec![vec![option("--no-default-features")]];
     if features.len() > 1 {
@@ -58,9 +60,14 @@ fn sets_of(manifest: &str) -> Vec<Vec<String>> {
 }
 
 /// Fails with the warnings of a package.
-fn check(place: &Checkout, package: &str, set: &[String]) -> Result<(), XtaskFailure> {
-    let mut command = place.cargo(["check", "--quiet", "--lib", "--package", package]);
-    command.args(set);
+fn check(
+    place: &Checkout,
+    package: &str,
+    target: &[&str],
+    set: &[String],
+) -> Result<(), XtaskFailure> {
+    let mut command = place.cargo(["check", "--quiet", "--package", package]);
+    command.args(target).args(set);
     phase::without_warnings(&mut command).map(drop)
 }
 

@@ -73,7 +73,7 @@ usage: cargo xtask COMMAND [OPTIONS]
       --changed[=BASE] only what the changes since BASE can reach, by crate and by guest; without it, since the last commit
       --slowest N      and then list the N tests that took most time
       --crowded        in a home and a folder for temporary files that are full of stores, keys and configs
-  features           compile the libraries with none, each and all of their features, and fail at a warning
+  features           compile the libraries and the program with none, each and all of their features, and fail at a warning
   attacks            try every attack that docs/reference/security.md lists, and count them
   build              the stock plugins, then the program `conclave` with them inside
       --release        slow to build, fast to run

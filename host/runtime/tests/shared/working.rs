@@ -70,6 +70,26 @@ async fn a_run_whose_claim_got_no_answer_does_not_wait_for_the_end_of_its_host()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_cannot_be_taken_rests() {
+    let Some(shared) = Shared::new() else { return };
+    let host = shared.host(echo()).await;
+    host.enqueue("hello").await;
+    shared.query(
+        "CREATE FUNCTION conclave.refuse() RETURNS TRIGGER LANGUAGE plpgsql
+         AS $$ BEGIN RAISE EXCEPTION 'no'; END $$",
+    );
+    shared.query(
+        "CREATE TRIGGER refuse BEFORE INSERT ON conclave.events
+         FOR EACH ROW EXECUTE FUNCTION conclave.refuse()",
+    );
+    let worker = host.work(1);
+    let rests = "SELECT wake_at > 0 FROM conclave.rooms";
+    shared.until("it rests", |shared| shared.query(rests) == "t").await;
+    let events = worker.stop().await;
+    assert_eq!(events.iter().filter(|event| *event == "taken").count(), 1, "{events:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_lost_its_run_stops_without_a_word_and_the_next_one_ends_it() {
     let Some(shared) = Shared::new() else { return };
     let (gate, began) = (Arc::new(Notify::new()), Arc::new(Mutex::new(0)));

@@ -118,7 +118,21 @@ impl Store {
         // A run whose records could not be written rests, too: a run that is not given back here is
         // due at once, and fails again. A record that is written later has an old epoch.
         let _ = self.0.written_so_far();
-        self.0.ask_tables(move |tables| give_back(tables, (&host, epoch), &run, (not_before, None)))
+        self.0.ask_tables(move |tables| {
+            // The take that failed has released a run that was only claimed, so it is known by its
+            // epoch, too.
+            let of_claimed =
+                "SELECT epoch FROM rooms WHERE room = ?1 AND (host IS NULL OR host = ?2)";
+            let epoch = match epoch {
+                Some(epoch) => Some(epoch),
+                None => tables.first(
+                    of_claimed,
+                    &[run.as_str().into(), host.as_str().into()],
+                    |row| row.get(0),
+                )?,
+            };
+            give_back(tables, (&host, epoch), &run, (not_before, None))
+        })
     }
 
     /// Gives back the runs that this host has claimed and does not have open. The answer of a claim
