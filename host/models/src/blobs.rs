@@ -9,17 +9,26 @@ pub const PROMPT_TEXT_MAX: usize = 64 << 10;
 
 /// Reads attachments.
 pub trait BlobSource: Send + Sync + 'static {
-    /// The bytes with this digest, in lower-case hexadecimal; `None` if they are not stored (any
-    /// more).
-    fn read(&self, sha256: &str) -> Option<Arc<[u8]>>;
+    /// Returns the bytes with this digest, in lower-case hexadecimal; `None` if they are not stored
+    /// (any more). It may wait for a disk or a server, so an async task calls it on a thread that
+    /// may block.
+    ///
+    /// # Errors
+    /// If the place of the bytes cannot be reached, so that nobody knows whether they are stored.
+    fn read(&self, sha256: &str) -> Result<Option<Arc<[u8]>>, BlobsUnavailable>;
 }
+
+/// Why attachments cannot be read at present; the text is for the operator.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the attachments cannot be read now: {0}")]
+pub struct BlobsUnavailable(pub String);
 
 /// A source without attachments; the model is informed that they are unavailable.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoBlobs;
 
 impl BlobSource for NoBlobs {
-    fn read(&self, _sha256: &str) -> Option<Arc<[u8]>> {
-        None
+    fn read(&self, _sha256: &str) -> Result<Option<Arc<[u8]>>, BlobsUnavailable> {
+        Ok(None)
     }
 }

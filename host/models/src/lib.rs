@@ -18,7 +18,7 @@ mod scripted;
 #[cfg(feature = "test-server")]
 pub mod test_server;
 
-pub use blobs::{BlobSource, NoBlobs, PROMPT_TEXT_MAX};
+pub use blobs::{BlobSource, BlobsUnavailable, NoBlobs, PROMPT_TEXT_MAX};
 pub use client::{BoxFuture, ModelClient, ModelFailure, NoText, TextSink};
 pub use key::{ApiKey, KeySource};
 pub use scripted::{ScriptError, Scripted};

@@ -21,10 +21,10 @@ pub fn bytes_are_read_by_their_digest_and_stored_once(store: &dyn TestedStore) -
     let mut room = OpenRoom::with_records(&*host, "a", 1)?;
     room.append_with(&[first.clone(), other.clone()])?;
     for (blob, bytes) in [(&first, b"one"), (&other, b"two")] {
-        let read = blobs.read(&blob.sha256);
+        let read = blobs.read(&blob.sha256)?;
         ensure_equal("the bytes", &read.as_deref(), &Some(&bytes[..]))?;
     }
-    let missing = blobs.read(&"0".repeat(64));
+    let missing = blobs.read(&"0".repeat(64))?;
     ensure(missing.is_none(), || "bytes that were never stored were read".to_owned())
 }
 
@@ -44,7 +44,7 @@ pub fn bytes_are_stored_before_the_record_that_refers_to_them(
     store.crash(host);
     let host = open(store)?;
     for (blob, bytes) in stored {
-        let read = blobs_of(&*host)?.read(&blob.sha256);
+        let read = blobs_of(&*host)?.read(&blob.sha256)?;
         let is_read = read.as_deref() == Some(&bytes[..]);
         ensure(is_read, || format!("the attachment {} was lost", blob.sha256))?;
     }
@@ -64,6 +64,6 @@ pub fn bytes_that_changed_are_not_returned(store: &dyn TestedStore) -> LawResult
         store,
         &format!("UPDATE blobs SET sha256 = '{other}' WHERE sha256 = '{}'", blob.sha256),
     )?;
-    let read = blobs_of(&*open(store)?)?.read(&other);
+    let read = blobs_of(&*open(store)?)?.read(&other)?;
     ensure(read.is_none(), || "bytes of another digest were returned".to_owned())
 }

@@ -233,9 +233,10 @@ impl From<StoreError> for CliError {
             StoreError::Newer { .. } => {
                 failure.hint("use the conclave that wrote it, or a newer one")
             }
-            StoreError::Older { .. } | StoreError::Damaged { .. } | StoreError::Other { .. } => {
-                failure
-            }
+            StoreError::Older { .. }
+            | StoreError::Damaged { .. }
+            | StoreError::BlobFolder { .. }
+            | StoreError::Other { .. } => failure,
         }
     }
 }

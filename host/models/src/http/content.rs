@@ -7,14 +7,16 @@ use std::sync::Arc;
 
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
-use conclave_core::types::completion::{ModelApi, ModelError};
+use conclave_core::types::completion::{
+    ModelApi, ModelDiagnostic, ModelDiagnosticKind, ModelError,
+};
 use conclave_core::types::message::Blob;
 use conclave_core::types::text::{is_deceptive, show_size};
 use conclave_trajectory::fence;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use crate::{BlobSource, PROMPT_TEXT_MAX};
+use crate::{BlobSource, BlobsUnavailable, ModelFailure, PROMPT_TEXT_MAX};
 
 /// Maximum bytes of all images of one request, about the limit of providers.
 const IMAGES_MAX: usize = 20 << 20;
@@ -43,16 +45,18 @@ impl<'s> AttachmentReader<'s> {
     /// fenced.
     ///
     /// # Errors
-    /// `other` if the images of the request exceed the limit together.
+    /// `other` if the images of the request exceed the limit together; `unavailable` if they cannot
+    /// be read now.
     pub(crate) fn part<'a>(
         &mut self,
         blob: &'a Blob,
         is_data: bool,
-    ) -> Result<ContentPart<'a>, ModelError> {
+    ) -> Result<ContentPart<'a>, ModelFailure> {
         let (is_image, is_text) =
             (is_image(self.api, &blob.media_type), blob.media_type.starts_with("text/"));
         let fits = is_image || (is_text && blob.length <= PROMPT_TEXT_MAX as u64);
-        let Some(bytes) = fits.then(|| self.source.read(&blob.sha256)).flatten() else {
+        let bytes = if fits { self.source.read(&blob.sha256).map_err(unavailable)? } else { None };
+        let Some(bytes) = bytes else {
             return Ok(ContentPart::Attachment(format!(
                 "{} cannot be shown to this model.",
                 title(blob)
@@ -65,7 +69,7 @@ impl<'s> AttachmentReader<'s> {
                     "the images of the prompt are larger than {} together",
                     show_size(IMAGES_MAX as u64)
                 );
-                return Err(ModelError::Other { message });
+                return Err(ModelError::Other { message }.into());
             }
             return Ok(ContentPart::Image { media_type: &blob.media_type, bytes });
         }
@@ -84,6 +88,13 @@ impl<'s> AttachmentReader<'s> {
         }
         Ok(ContentPart::Attachment(format!("{}:\n{excerpt}", title(blob))))
     }
+}
+
+/// The failure of a request whose attachments cannot be read. The same request may succeed later.
+fn unavailable(cause: BlobsUnavailable) -> ModelFailure {
+    let trouble =
+        ModelDiagnostic { kind: ModelDiagnosticKind::Unavailable, text: cause.to_string() };
+    ModelFailure { error: ModelError::Unavailable { retry_after_ms: None }, trouble: Some(trouble) }
 }
 
 /// Whether providers accept the image type. The type goes into a URL unescaped, so only known types
@@ -157,14 +168,29 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{AttachmentReader, ContentPart, IMAGES_MAX, PROMPT_TEXT_MAX};
-    use crate::BlobSource;
+    use crate::{BlobSource, BlobsUnavailable};
 
     struct Kept(Vec<u8>);
 
     impl BlobSource for Kept {
-        fn read(&self, sha256: &str) -> Option<Arc<[u8]>> {
-            (sha256 == "kept").then(|| self.0.clone().into())
+        fn read(&self, sha256: &str) -> Result<Option<Arc<[u8]>>, BlobsUnavailable> {
+            match sha256 {
+                "away" => Err(BlobsUnavailable("the database is away".to_owned())),
+                "kept" => Ok(Some(self.0.clone().into())),
+                _ => Ok(None),
+            }
         }
+    }
+
+    #[test]
+    fn an_attachment_that_cannot_be_read_now_fails_the_request_and_is_not_absent() {
+        let source = Kept(Vec::new());
+        let mut reader = AttachmentReader::new(ModelApi::ChatCompletions, &source);
+        let failure = reader.part(&blob("away", "image/png", 1), false).unwrap_err();
+        assert_eq!(failure.error, ModelError::Unavailable { retry_after_ms: None });
+        assert!(failure.trouble.unwrap().text.contains("the database is away"));
+        // Without its bytes a request is made only if they are gone.
+        assert!(reader.part(&blob("gone", "image/png", 1), false).is_ok());
     }
 
     fn blob(sha256: &str, media_type: &str, length: u64) -> Blob {
@@ -246,7 +272,7 @@ mod tests {
         let (image, source) = (blob("kept", "image/png", 3), Kept(vec![0; IMAGES_MAX / 2]));
         let mut reader = AttachmentReader::new(ModelApi::ChatCompletions, &source);
         assert!(reader.part(&image, false).is_ok() && reader.part(&image, false).is_ok());
-        assert!(matches!(reader.part(&image, false), Err(ModelError::Other { .. })));
+        assert!(matches!(reader.part(&image, false).unwrap_err().error, ModelError::Other { .. }));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use super::messages_api::MessagesBody;
 use super::names::ToolNames;
 use super::responses_api::ResponsesBody;
 use super::{HttpModelSettings, options};
+use crate::ModelFailure;
 
 /// A request before it is serialised.
 pub(crate) struct RequestParts<'a> {
@@ -59,7 +60,7 @@ pub(crate) enum RequestMessage<'a> {
 pub(crate) async fn body_beside(
     prompt: &Arc<Prompt>,
     settings: &HttpModelSettings,
-) -> Result<Vec<u8>, ModelError> {
+) -> Result<Vec<u8>, ModelFailure> {
     let has_attachments = |outgoing: &OutgoingMessage<'_>| matches!(outgoing, OutgoingMessage::Said { attachments, .. } if !attachments.is_empty());
     if !arrange(prompt).iter().any(has_attachments) {
         return body(prompt, &ToolNames::of(prompt), settings);
@@ -67,9 +68,7 @@ pub(crate) async fn body_beside(
     let (prompt, settings) = (Arc::clone(prompt), settings.clone());
     let made =
         tokio::task::spawn_blocking(move || body(&prompt, &ToolNames::of(&prompt), &settings));
-    made.await.unwrap_or_else(|_| {
-        Err(ModelError::Other { message: "the attachments could not be read".to_owned() })
-    })
+    made.await.unwrap_or_else(|_| Err(other("the attachments could not be read")))
 }
 
 /// Returns the body as JSON.
@@ -80,7 +79,7 @@ pub(crate) fn body(
     prompt: &Prompt,
     names: &ToolNames<'_>,
     settings: &HttpModelSettings,
-) -> Result<Vec<u8>, ModelError> {
+) -> Result<Vec<u8>, ModelFailure> {
     let parts = parts(prompt, names, settings)?;
     let json = match settings.api {
         ModelApi::ChatCompletions => serde_json::to_vec(&CompletionsBody::new(parts)),
@@ -94,7 +93,7 @@ fn parts<'a>(
     prompt: &'a Prompt,
     names: &'a ToolNames<'a>,
     settings: &'a HttpModelSettings,
-) -> Result<RequestParts<'a>, ModelError> {
+) -> Result<RequestParts<'a>, ModelFailure> {
     let offered: &[ToolSummary] =
         if prompt.tool_format == ToolFormat::Off { &[] } else { &prompt.tools };
     match &prompt.tool_choice {
@@ -124,7 +123,7 @@ fn parts<'a>(
 fn messages<'a>(
     prompt: &'a Prompt,
     settings: &HttpModelSettings,
-) -> Result<Vec<RequestMessage<'a>>, ModelError> {
+) -> Result<Vec<RequestMessage<'a>>, ModelFailure> {
     let mut reader = AttachmentReader::new(settings.api, &*settings.images);
     let mut messages = Vec::new();
     for message in arrange(prompt) {
@@ -191,8 +190,8 @@ fn demand(prompt: &Prompt) -> Option<String> {
     }
 }
 
-fn other(message: &str) -> ModelError {
-    ModelError::Other { message: message.to_owned() }
+fn other(message: &str) -> ModelFailure {
+    ModelError::Other { message: message.to_owned() }.into()
 }
 
 /// The texts with a blank line between them; `None` if there are attachments.

@@ -23,6 +23,7 @@ use crate::driver::runner::LocalRunner;
 use crate::host::prepared::RunOptions;
 use crate::host::session::{RoomGuard, Session, SessionParts};
 use crate::observe::subscribe::{Publisher, RunEvent};
+use crate::storage::journal::JournalFailure;
 
 /// The result of a delivery of missed events.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +104,15 @@ pub(crate) async fn deliver_missed(
     let mut reports = Vec::new();
     let effective = effective_setup(&parts.setup, options, run).await;
     for mut delivery in deliveries(parts, options, run, true) {
+        let effective = match &effective {
+            Ok(effective) => effective,
+            // Without it an observer could have more rights than the run had.
+            Err(failure) => {
+                let (observer, stopped) = (delivery.queue.observer.clone(), failure.to_string());
+                reports.push(ObserverReport { observer, delivered: 0, stopped: Some(stopped) });
+                continue;
+            }
+        };
         effective.iter().for_each(|effective| delivery.narrow(effective));
         let queue = Arc::clone(&delivery.queue);
         queue.close();
@@ -113,11 +123,18 @@ pub(crate) async fn deliver_missed(
     reports
 }
 
-/// Returns what both the last setup of a run and today's allow; `None` if its journal cannot be read,
-/// which the delivery reports.
-async fn effective_setup(today: &Setup, options: &RunOptions, run: &RoomId) -> Option<Setup> {
-    let records = options.journals.records(run).await.ok()??;
-    Some(setup_in_force(&records)?.narrowed_by(today))
+/// Returns what both the last setup of a run and today's allow; `None` if there is no such run, which
+/// the delivery reports.
+///
+/// # Errors
+/// If its journal cannot be read.
+async fn effective_setup(
+    today: &Setup,
+    options: &RunOptions,
+    run: &RoomId,
+) -> Result<Option<Setup>, JournalFailure> {
+    let records = options.journals.records(run).await?.unwrap_or_default();
+    Ok(setup_in_force(&records).map(|setup| setup.narrowed_by(today)))
 }
 
 /// The deliveries to the observers of a setup.

@@ -42,10 +42,10 @@ pub use conclave_core::protocol::control::ControlCommand;
 pub use mail::{ControlMessage, DecisionSent, Mail, MailState};
 #[cfg(feature = "postgres")]
 pub use placement::HostRow;
-#[cfg(feature = "postgres")]
-pub use postgres::PostgresKv;
 #[cfg(all(test, feature = "postgres"))]
 pub(crate) use postgres::TestDatabase;
+#[cfg(feature = "postgres")]
+pub use postgres::{CopiedFiles, DatabaseCopy, PostgresKv};
 pub use reader::{AuditRow, RunFilter, RunMatch, StoreReader};
 pub use rows::{RoomRow, RunRow, RunState, WaitRow};
 pub use writer::{Collected, Retention, StoreCheck};
@@ -94,6 +94,14 @@ pub enum StoreError {
         version: i64,
         /// The format version that this host reads.
         known: i64,
+    },
+    /// The shared folder of its large blobs is not named, not there, or another store's.
+    #[error("the large blobs of the store {} cannot be reached: {what}", .store)]
+    BlobFolder {
+        /// The store.
+        store: StoreAddress,
+        /// The reason, and what mends it, for display.
+        what: String,
     },
     /// Any other error of the operating system or the database.
     #[error("the store {} cannot be used: {what}", .store)]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use conclave_core::types::text::show_size;
 
 pub use conclave_core::types::message::Blob;
-pub use conclave_models::BlobSource;
+pub use conclave_models::{BlobSource, BlobsUnavailable};
 
 /// Default limit of [`MemoryBlobs`] in bytes.
 const BYTES: usize = 64 << 20;
@@ -18,7 +18,9 @@ const BYTES: usize = 64 << 20;
 /// use std::collections::HashMap;
 /// use std::sync::{Arc, Mutex};
 ///
-/// use conclave_runtime::blobs::{Blob, BlobError, BlobSource, Blobs, describe};
+/// use conclave_runtime::blobs::{
+///     Blob, BlobError, BlobSource, Blobs, BlobsUnavailable, describe,
+/// };
 /// use conclave_runtime::{Host, HostOptions};
 ///
 /// /// Keeps everything; a real one would write files.
@@ -26,8 +28,8 @@ const BYTES: usize = 64 << 20;
 /// struct Hoard(Mutex<HashMap<String, Arc<[u8]>>>);
 ///
 /// impl BlobSource for Hoard {
-///     fn read(&self, sha256: &str) -> Option<Arc<[u8]>> {
-///         self.0.lock().unwrap().get(sha256).cloned()
+///     fn read(&self, sha256: &str) -> Result<Option<Arc<[u8]>>, BlobsUnavailable> {
+///         Ok(self.0.lock().unwrap().get(sha256).cloned())
 ///     }
 /// }
 ///
@@ -42,7 +44,7 @@ const BYTES: usize = 64 << 20;
 /// let host = Host::new(HostOptions { blobs: Arc::new(Hoard::default()), ..HostOptions::default() })?;
 /// let picture = host.keep_blob(b"\x89PNG", "image/png", Some("chart.png"))?;
 /// // It goes with a message as `RunInput { attachments: vec![picture], .. }`.
-/// assert_eq!(host.blobs().read(&picture.sha256).as_deref(), Some(&b"\x89PNG"[..]));
+/// assert_eq!(host.blobs().read(&picture.sha256)?.as_deref(), Some(&b"\x89PNG"[..]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Blobs: BlobSource {
@@ -125,8 +127,9 @@ impl MemoryBlobs {
 }
 
 impl BlobSource for MemoryBlobs {
-    fn read(&self, sha256: &str) -> Option<Arc<[u8]>> {
-        self.stored.lock().unwrap_or_else(PoisonError::into_inner).blobs.get(sha256).cloned()
+    fn read(&self, sha256: &str) -> Result<Option<Arc<[u8]>>, BlobsUnavailable> {
+        let stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(stored.blobs.get(sha256).cloned())
     }
 }
 
@@ -166,9 +169,9 @@ mod tests {
         let (first, second) = (keep(b"aaaa"), keep(b"bbbb"));
         assert_eq!(keep(b"aaaa"), first);
         let third = keep(b"cc");
-        assert!(blobs.read(&second).is_none());
-        assert_eq!(blobs.read(&first).as_deref(), Some(&b"aaaa"[..]));
-        assert_eq!(blobs.read(&third).as_deref(), Some(&b"cc"[..]));
+        assert!(blobs.read(&second).unwrap().is_none());
+        assert_eq!(blobs.read(&first).unwrap().as_deref(), Some(&b"aaaa"[..]));
+        assert_eq!(blobs.read(&third).unwrap().as_deref(), Some(&b"cc"[..]));
     }
 
     #[test]

@@ -24,13 +24,46 @@ pub enum FileAccess {
 /// Returns the operating system's error. The old file is unchanged then, unless only the sync of
 /// the folder failed.
 pub fn replace(path: &Path, bytes: &[u8], access: &FileAccess) -> io::Result<()> {
-    let draft = draft(path)?;
-    let written = write_new(&draft, bytes, access).and_then(|()| std::fs::rename(&draft, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&draft);
+    draft_of(path, bytes, access)?.publish()
+}
+
+/// The whole content of a file under another name beside it. Dropping it removes it.
+#[derive(Debug)]
+pub(crate) struct Draft<'a> {
+    draft: PathBuf,
+    path: &'a Path,
+}
+
+/// Writes and syncs the content of a file under another name beside it.
+///
+/// # Errors
+/// Returns the operating system's error.
+pub(crate) fn draft_of<'a>(
+    path: &'a Path,
+    bytes: &[u8],
+    access: &FileAccess,
+) -> io::Result<Draft<'a>> {
+    let draft = Draft { draft: draft_name(path)?, path };
+    write_new(&draft.draft, bytes, access)?;
+    Ok(draft)
+}
+
+impl Draft<'_> {
+    /// Puts it in the place of the file, and makes the name durable.
+    ///
+    /// # Errors
+    /// As [`replace`].
+    pub(crate) fn publish(self) -> io::Result<()> {
+        std::fs::rename(&self.draft, self.path)?;
+        sync_folder(folder_of(self.path))
     }
-    written?;
-    sync_folder(folder_of(path))
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        // Nothing is there once it has its place.
+        let _ = std::fs::remove_file(&self.draft);
+    }
 }
 
 /// Writes a new file, which is durable after `Ok`. A crash before that may leave a partial file.
@@ -155,7 +188,7 @@ fn write_new(path: &Path, bytes: &[u8], access: &FileAccess) -> io::Result<()> {
 }
 
 /// Returns an unused name in the folder of the file.
-fn draft(path: &Path) -> io::Result<PathBuf> {
+fn draft_name(path: &Path) -> io::Result<PathBuf> {
     let number = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     Ok(path.with_file_name(format!(".{name}.{number:016x}.new")))

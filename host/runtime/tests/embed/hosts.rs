@@ -152,7 +152,7 @@ async fn what_is_attached_reaches_the_model_by_its_digest() {
     let outcome = prepared.start(input, RunOptions::default()).unwrap().outcome().await.unwrap();
     assert_eq!(outcome.content.as_deref(), Some("a chart"));
     assert!(seen.lock().unwrap()[0].contains(&blob.sha256));
-    assert_eq!(host.blobs().read(&blob.sha256).as_deref(), Some(&b"\x89PNG"[..]));
+    assert_eq!(host.blobs().read(&blob.sha256).unwrap().as_deref(), Some(&b"\x89PNG"[..]));
 }
 
 /// A subscriber that counts the ends of runs.

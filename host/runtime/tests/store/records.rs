@@ -124,7 +124,7 @@ fn attachments_are_read_back_at_once_and_after_the_end() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::open(temp.path()).unwrap();
     let blob = store.blobs().keep(b"\x89PNG", "image/png", Some("chart.png")).unwrap();
-    assert_eq!(store.blobs().read(&blob.sha256).as_deref(), Some(&b"\x89PNG"[..]));
+    assert_eq!(store.blobs().read(&blob.sha256).unwrap().as_deref(), Some(&b"\x89PNG"[..]));
     assert!(store.blobs().keep(&vec![0; (16 << 20) + 1], "image/png", None).is_err());
     assert!(store.blobs().keep(b"x", "nothing", None).is_err());
     drop(store);
@@ -133,7 +133,7 @@ fn attachments_are_read_back_at_once_and_after_the_end() {
         Some(&b"\x89PNG"[..])
     );
     let store = Store::open(temp.path()).unwrap();
-    assert_eq!(store.blobs().read(&blob.sha256).as_deref(), Some(&b"\x89PNG"[..]));
+    assert_eq!(store.blobs().read(&blob.sha256).unwrap().as_deref(), Some(&b"\x89PNG"[..]));
 }
 
 #[test]

@@ -45,8 +45,8 @@ impl FetchExchange {
     ) -> Result<(ScrubbedResponse, Option<String>), ExchangeFailure> {
         match answer {
             SideEffectAnswer::Fetched { status, headers, body, url: from, .. } => {
-                let Some(bytes) = self.replay().blob(&body.sha256, Some(body.length)) else {
-                    self.replay().lose(&format!("the answer from {from} is not kept any more"));
+                let what = format!("the answer from {from}");
+                let Some(bytes) = self.replay().blob(&body.sha256, Some(body.length), &what) else {
                     return Err(ExchangeFailure::deviated());
                 };
                 let limit = self.response_bytes();

@@ -181,9 +181,10 @@ impl ExecImport<'_> {
         let error = || ExecError::Other("the call ends".to_owned());
         match answer {
             SideEffectAnswer::Ran { ending, stdout, stderr, dropped } => {
-                let stored = |blob: &Blob| self.core.replay.blob(&blob.sha256, Some(blob.length));
+                let what = "the output of a program";
+                let stored =
+                    |blob: &Blob| self.core.replay.blob(&blob.sha256, Some(blob.length), what);
                 let Some((stdout, stderr)) = stored(&stdout).zip(stored(&stderr)) else {
-                    self.core.replay.lose("the output of a program is not kept any more");
                     return Err(error());
                 };
                 Ok(output_out(ProgramOutput { ending, stdout, stderr, dropped }))

@@ -116,7 +116,23 @@ impl PostgresAddress {
             // A URL has one host, so that text is shown.
             Cow::Owned(_) => without_password_in(text),
         };
-        Ok(Self { url, public })
+        let address = Self { url, public };
+        // A relative one would be another folder for each working directory.
+        match address.blobs() {
+            Some(folder) if !folder.is_absolute() => Err(AddressError::Malformed(format!(
+                "`blobs` is the absolute path of a folder, not `{}`",
+                folder.display()
+            ))),
+            _ => Ok(address),
+        }
+    }
+
+    /// The shared folder of large blobs, which the parameter `blobs` names; `None` if all are in
+    /// the database.
+    #[must_use]
+    pub fn blobs(&self) -> Option<PathBuf> {
+        let mut pairs = self.url.query_pairs();
+        pairs.find(|(name, _)| name == "blobs").map(|(_, folder)| folder.into_owned().into())
     }
 
     /// Whether the URL has a password.
@@ -285,6 +301,24 @@ mod tests {
             assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
         }
         assert!("postgres://ada:hunter%2F2@db/runs".parse::<StoreAddress>().is_ok());
+    }
+
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn an_address_names_a_folder_for_large_blobs() {
+        for (text, folder) in [
+            ("postgres://db/x?blobs=/mnt/a%20b", Some("/mnt/a b")),
+            ("postgres://one,two/x?sslmode=require&blobs=/mnt", Some("/mnt")),
+            ("postgres://db/x", None),
+        ] {
+            let Ok(StoreAddress::Postgres(database)) = text.parse() else { panic!("{text}") };
+            assert_eq!(database.blobs(), folder.map(PathBuf::from), "{text}");
+            // Commands are shown with it, and others are started with it.
+            let address: StoreAddress = database.to_string().parse().unwrap();
+            assert_eq!(address, StoreAddress::Postgres(database));
+        }
+        let relative = "postgres://db/x?blobs=mnt".parse::<StoreAddress>();
+        assert!(matches!(relative, Err(AddressError::Malformed(_))));
     }
 
     #[cfg(feature = "postgres")]

@@ -1,6 +1,8 @@
 //! PostgreSQL as the engine of a store, which many hosts share.
 
+mod blob_folder;
 mod connecting;
+mod copy;
 mod error;
 mod kv;
 mod lease;
@@ -13,6 +15,8 @@ mod statement;
 mod tls;
 mod values;
 
+pub(super) use blob_folder::{BlobFolder, join as join_blob_folder};
+pub use copy::{CopiedFiles, DatabaseCopy};
 pub use kv::PostgresKv;
 pub(super) use lease::{HostEntry, Lease};
 pub(crate) use link::Link;

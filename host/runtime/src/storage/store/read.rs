@@ -60,9 +60,13 @@ pub(super) fn row(row: &SqlRow<'_>, from: usize) -> SqlResult<(EventRow, Vec<u8>
     Ok((read, row.get(from + 7)?))
 }
 
+/// Returns the bytes of a blob; `None` if it has no row.
 pub(super) fn blob(tables: &dyn Sql, sha256: &str) -> SqlResult<Option<Arc<[u8]>>> {
-    let bytes = |row: &SqlRow<'_>| row.bytes(0).map(Arc::from);
-    tables.first("SELECT bytes FROM blobs WHERE sha256 = ?1", &[sha256.into()], bytes)
+    let bytes = |row: &SqlRow<'_>| Ok(row.optional_bytes(0)?.map(Arc::from));
+    match tables.first("SELECT bytes FROM blobs WHERE sha256 = ?1", &[sha256.into()], bytes)? {
+        Some(None) => tables.large_blob(sha256),
+        bytes => Ok(bytes.flatten()),
+    }
 }
 
 /// Returns the bytes of an attachment; `None` also if they are not those of its digest. The blobs of
@@ -102,6 +106,31 @@ pub(super) fn each<T>(
     failed.map_or(Ok(all), Err)
 }
 
+/// Returns the record of a row.
+///
+/// # Errors
+/// Fails if a blob cannot be read. A record that cannot be parsed is the inner error.
+pub(super) fn parsed(tables: &dyn Sql, row: &EventRow) -> SqlResult<Result<Record, RowError>> {
+    with_blobs(tables, |blob| row.record(blob))
+}
+
+/// Runs a function that reads blobs, and returns the error of the engine if it met one.
+fn with_blobs<T>(
+    tables: &dyn Sql,
+    take: impl FnOnce(&mut dyn FnMut(&str) -> Option<Arc<[u8]>>) -> T,
+) -> SqlResult<T> {
+    let mut failed = None;
+    // `take` cannot return an error of the engine, so the closure stores it.
+    let mut read = |sha256: &str| {
+        blob(tables, sha256).unwrap_or_else(|error| {
+            failed = Some(error);
+            None
+        })
+    };
+    let result = take(&mut read);
+    failed.map_or(Ok(result), Err)
+}
+
 /// Maps a row of `events` that must be record `expected` and match its stored hash.
 fn map<T>(
     tables: &dyn Sql,
@@ -113,19 +142,11 @@ fn map<T>(
     if read.seq != expected {
         return Err(ReadError::Gap { room: room.to_owned(), expected, actual: read.seq });
     }
-    let mut failed = None;
-    // `take` cannot return an error of the engine, so the closure stores it.
-    let mut blob = |sha256: &str| {
-        blob(tables, sha256).unwrap_or_else(|error| {
-            failed = Some(error);
-            None
-        })
+    let result = if read.hash(room)[..] == *hash {
+        with_blobs(tables, |blob| take(read, blob))?
+    } else {
+        Err(RowError::Hash)
     };
-    let result =
-        if read.hash(room)[..] == *hash { take(read, &mut blob) } else { Err(RowError::Hash) };
-    if let Some(error) = failed {
-        return Err(error.into());
-    }
     result.map_err(|cause| ReadError::Row { room: room.to_owned(), seq: expected, cause })
 }
 

@@ -89,9 +89,12 @@ fn has_setups_of_records(tables: &dyn Sql, room: &str, snapshot: &Unfinished) ->
     )?;
     let mut records = Vec::new();
     for seq in numbers {
-        // An unreadable record is reported when the room is read from its first one.
-        let Ok(record) = read::record(tables, room, seq) else { return Ok(false) };
-        records.push(record);
+        match read::record(tables, room, seq) {
+            Ok(record) => records.push(record),
+            Err(read::ReadError::Sql(error)) => return Err(error),
+            // An unreadable record is reported when the room is read from its first one.
+            Err(_) => return Ok(false),
+        }
     }
     Ok(snapshot.has_setups_of(&records))
 }

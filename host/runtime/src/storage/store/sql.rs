@@ -6,6 +6,7 @@ mod sqlite;
 use std::borrow::Cow;
 use std::io;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use super::{StoreAddress, StoreError};
 
@@ -35,6 +36,15 @@ pub(super) trait Sql: Send {
 
     /// The engine, for the few statements that differ.
     fn engine(&self) -> EngineKind;
+
+    /// Returns the bytes of a blob whose row has none, because they are a file; `None` if the row
+    /// was removed meanwhile.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read, and as damaged if it is missing.
+    fn large_blob(&self, _sha256: &str) -> SqlResult<Option<Arc<[u8]>>> {
+        Ok(None)
+    }
 }
 
 /// Receives the rows of a query.
@@ -203,6 +213,14 @@ impl SqlRow<'_> {
         }
     }
 
+    /// The same; `None` if the column is NULL.
+    pub(super) fn optional_bytes(&self, column: usize) -> SqlResult<Option<&[u8]>> {
+        if let ColumnValue::Null = self.value(column)? {
+            return Ok(None);
+        }
+        self.bytes(column).map(Some)
+    }
+
     fn value(&self, column: usize) -> SqlResult<ColumnValue<'_>> {
         match self {
             Self::Sqlite(row) => sqlite::value(row, column),
@@ -295,6 +313,9 @@ pub(crate) enum SqlErrorKind {
     /// Another transaction was in the way. Nothing took effect, and the same may be tried again.
     #[cfg(feature = "postgres")]
     Conflict,
+    /// The shared folder of large blobs is not there, or is not this store's.
+    #[cfg(feature = "postgres")]
+    BlobFolder,
     Other,
 }
 
@@ -321,6 +342,8 @@ impl SqlError {
         let (store, what) = (store.into(), self.text.into_owned());
         match self.kind {
             SqlErrorKind::Damaged => StoreError::Damaged { store, what },
+            #[cfg(feature = "postgres")]
+            SqlErrorKind::BlobFolder => StoreError::BlobFolder { store, what },
             _ => StoreError::Other { store, what },
         }
     }

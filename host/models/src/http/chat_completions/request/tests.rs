@@ -10,16 +10,16 @@ use conclave_core::types::message::{Blob, Message, Role, ToolCall, ToolResult};
 use conclave_core::types::tool::ToolSummary;
 use serde_json::{Value, json};
 
-use crate::BlobSource;
 use crate::http::HttpModelSettings;
 use crate::http::names::ToolNames;
 use crate::http::request::{body, body_beside};
+use crate::{BlobSource, BlobsUnavailable, ModelFailure};
 
 struct Kept;
 
 impl BlobSource for Kept {
-    fn read(&self, _sha256: &str) -> Option<Arc<[u8]>> {
-        Some(b"abc".as_slice().into())
+    fn read(&self, _sha256: &str) -> Result<Option<Arc<[u8]>>, BlobsUnavailable> {
+        Ok(Some(b"abc".as_slice().into()))
     }
 }
 
@@ -43,7 +43,7 @@ fn tool(name: &str, schema: Value) -> ToolSummary {
     ToolSummary { name: name.to_owned(), description: "finds".to_owned(), input_schema: schema }
 }
 
-fn sent_with(prompt: &Prompt, options: Value) -> Result<Value, ModelError> {
+fn sent_with(prompt: &Prompt, options: Value) -> Result<Value, ModelFailure> {
     let Value::Object(options) = options else { panic!("options are an object") };
     let settings = HttpModelSettings {
         model: "m".to_owned(),
@@ -63,9 +63,9 @@ fn sent(prompt: &Prompt) -> Value {
 struct Threads(std::sync::Mutex<Vec<std::thread::ThreadId>>);
 
 impl BlobSource for Threads {
-    fn read(&self, _sha256: &str) -> Option<Arc<[u8]>> {
+    fn read(&self, _sha256: &str) -> Result<Option<Arc<[u8]>>, BlobsUnavailable> {
         self.0.lock().unwrap().push(std::thread::current().id());
-        Some(b"abc".as_slice().into())
+        Ok(Some(b"abc".as_slice().into()))
     }
 }
 
@@ -347,12 +347,18 @@ fn options_go_beside_and_never_over_what_the_host_sends() {
     assert_eq!((&body["max_tokens"], &body["temperature"]), (&json!(5), &json!(0.25)));
     assert!(body.get("parallel_tool_calls").is_none(), "providers refuse it without tools");
     prompt.options = vec![("model".to_owned(), json!("dearer"))];
-    assert!(matches!(sent_with(&prompt, json!({})), Err(ModelError::Other { .. })));
+    assert!(matches!(
+        sent_with(&prompt, json!({})),
+        Err(ModelFailure { error: ModelError::Other { .. }, .. })
+    ));
 }
 
 #[test]
 fn an_empty_prompt_is_not_sent() {
-    assert!(matches!(sent_with(&prompt(Vec::new()), json!({})), Err(ModelError::Other { .. })));
+    assert!(matches!(
+        sent_with(&prompt(Vec::new()), json!({})),
+        Err(ModelFailure { error: ModelError::Other { .. }, .. })
+    ));
 }
 
 #[test]

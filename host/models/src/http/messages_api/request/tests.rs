@@ -11,16 +11,16 @@ use conclave_core::types::tool::ToolSummary;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::BlobSource;
 use crate::http::HttpModelSettings;
 use crate::http::names::ToolNames;
 use crate::http::request::body;
+use crate::{BlobSource, BlobsUnavailable};
 
 struct Kept;
 
 impl BlobSource for Kept {
-    fn read(&self, _sha256: &str) -> Option<Arc<[u8]>> {
-        Some(b"abc".as_slice().into())
+    fn read(&self, _sha256: &str) -> Result<Option<Arc<[u8]>>, BlobsUnavailable> {
+        Ok(Some(b"abc".as_slice().into()))
     }
 }
 

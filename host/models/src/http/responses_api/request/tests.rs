@@ -10,16 +10,16 @@ use conclave_core::types::message::{Blob, Message, Role, ToolCall, ToolResult};
 use conclave_core::types::tool::ToolSummary;
 use serde_json::{Value, json};
 
-use crate::BlobSource;
 use crate::http::HttpModelSettings;
 use crate::http::names::ToolNames;
 use crate::http::request::body;
+use crate::{BlobSource, BlobsUnavailable};
 
 struct Kept;
 
 impl BlobSource for Kept {
-    fn read(&self, _: &str) -> Option<Arc<[u8]>> {
-        Some(Arc::from(*b"\x01\x02\xff"))
+    fn read(&self, _: &str) -> Result<Option<Arc<[u8]>>, BlobsUnavailable> {
+        Ok(Some(Arc::from(*b"\x01\x02\xff")))
     }
 }
 

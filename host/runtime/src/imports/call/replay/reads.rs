@@ -127,7 +127,7 @@ impl CallReplay {
         let bytes = match packed {
             Packed::Text(text) => Some(text.into_bytes()),
             Packed::Base64(text) => BASE64.decode(text).ok(),
-            Packed::Blob(sha256) => self.blob(&sha256, None),
+            Packed::Blob(sha256) => return self.blob(&sha256, None, "what it read"),
         };
         if bytes.is_none() {
             self.lose("what it read is not kept any more");
@@ -135,11 +135,17 @@ impl CallReplay {
         bytes
     }
 
-    /// The blob of this digest. An empty one is not stored.
-    pub(crate) fn blob(&self, sha256: &str, length: Option<u64>) -> Option<Vec<u8>> {
+    /// Returns the blob of this digest; an empty one is not stored. If it is gone or cannot be read,
+    /// returns `None` and ends the call, whose fault names it as `what`.
+    pub(crate) fn blob(&self, sha256: &str, length: Option<u64>, what: &str) -> Option<Vec<u8>> {
         if length == Some(0) {
             return Some(Vec::new());
         }
-        self.blobs.read(sha256).map(|bytes| bytes.to_vec())
+        match self.blobs.read(sha256) {
+            Ok(Some(bytes)) => return Some(bytes.to_vec()),
+            Ok(None) => self.lose(&format!("{what} is not kept any more")),
+            Err(error) => self.lose(&format!("{what} is not known: {error}")),
+        }
+        None
     }
 }

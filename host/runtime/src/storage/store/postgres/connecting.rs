@@ -47,6 +47,8 @@ impl Connecting {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
                 Some(("sslmode" | "sslrootcert" | "sslcert" | "sslkey", _)) => {}
+                // The folder of large blobs is for this host alone.
+                Some(("blobs", _)) => {}
                 // As libpq lists servers; `tokio-postgres` takes one in each parameter.
                 Some(("host", hosts)) => {
                     rest.extend(hosts.split(',').map(|host| format!("host={host}")));
@@ -163,7 +165,8 @@ mod tests {
 
     #[test]
     fn several_servers_are_those_of_libpq_and_the_one_that_can_be_written_is_meant() {
-        let several = "postgres://ada:a%20b@one:5433,two,[::1]:5434/runs?sslmode=disable";
+        let several =
+            "postgres://ada:a%20b@one:5433,two,[::1]:5434/runs?sslmode=disable&blobs=/mnt";
         let config = connecting(several).unwrap().config;
         let hosts = ["one", "two", "::1"].map(|host| Host::Tcp(host.to_owned()));
         assert_eq!(config.get_hosts(), hosts);

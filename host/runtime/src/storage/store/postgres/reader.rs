@@ -1,8 +1,10 @@
 //! Reading a store in PostgreSQL.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::blob_folder::{self, BlobFolder};
 use super::connecting::Connecting;
 use super::link::Link;
 use super::schema::{self, Tables};
@@ -17,12 +19,14 @@ const SETTINGS: &str = "SET search_path = conclave;
     SET default_transaction_isolation = 'read committed';
     SET default_transaction_read_only = off; SET jit = off";
 
-const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 /// Connections for questions. A question within the rows of another has its own connection, because
 /// the first one is busy.
 pub(in crate::storage::store) struct PostgresReader {
     connecting: Connecting,
+    /// The folder with the large blobs, if the address names one.
+    folder: Option<BlobFolder>,
     /// The free connections.
     links: RefCell<Vec<Link>>,
     /// The state that all connections see during a consistent look.
@@ -53,9 +57,10 @@ pub(in crate::storage::store) fn open_reader(
             return Err(StoreError::Newer { store: place.clone(), version, known });
         }
     }
+    let folder = blob_folder::of_reader(&link, address).map_err(failed)?;
     let snapshot = RefCell::default();
     let (links, patience) = (RefCell::new(vec![link]), Duration::ZERO);
-    Ok(PostgresReader { connecting, links, snapshot, patience })
+    Ok(PostgresReader { connecting, folder, links, snapshot, patience })
 }
 
 impl PostgresReader {
@@ -86,7 +91,7 @@ impl PostgresReader {
     }
 }
 
-fn connected(connecting: &Connecting) -> SqlResult<Link> {
+pub(super) fn connected(connecting: &Connecting) -> SqlResult<Link> {
     let link = Link::open(connecting)?;
     // A message that a person has sent is as safe as a record.
     link.batch(schema::KEEP_SYNCHRONOUS)?;
@@ -137,5 +142,23 @@ impl Sql for PostgresReader {
 
     fn engine(&self) -> EngineKind {
         EngineKind::Postgres
+    }
+
+    fn large_blob(&self, sha256: &str) -> SqlResult<Option<Arc<[u8]>>> {
+        let folder = self.folder.as_ref().ok_or_else(blob_folder::not_named)?;
+        if let Some(bytes) = folder.read(sha256)? {
+            return Ok(Some(bytes));
+        }
+        // A consistent look may see a row that retention has removed since, and then the file.
+        let link = connected(&self.connecting)?;
+        if link.rows("SELECT 1 FROM blobs WHERE sha256 = ?1", &[&sha256])?.is_empty() {
+            return Ok(None);
+        }
+        let missing = || {
+            let what = format!("the blob {sha256} is not in {}", folder.path().display());
+            SqlError::new(SqlErrorKind::Damaged, what)
+        };
+        // Retention may have moved it aside for a moment.
+        folder.read(sha256)?.ok_or_else(missing).map(Some)
     }
 }

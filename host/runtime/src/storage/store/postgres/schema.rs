@@ -4,12 +4,14 @@ use super::link::Link;
 use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
 
 /// The migrations from each format to the next. A released one never changes.
-const MIGRATIONS: [&str; 1] =
-    [concat!(include_str!("schema/1.sql"), include_str!("schema/1-functions.sql"))];
+const MIGRATIONS: [&str; 2] = [
+    concat!(include_str!("schema/1.sql"), include_str!("schema/1-functions.sql")),
+    include_str!("schema/4.sql"),
+];
 /// The version of the tables; a newer host made those with a higher one.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 /// The lock under which one host at a time migrates: `conclave` in ASCII.
-const MIGRATING: i64 = i64::from_be_bytes(*b"conclave");
+pub(super) const MIGRATING: i64 = i64::from_be_bytes(*b"conclave");
 /// The oldest version of the server.
 const SERVER: i32 = 150_000;
 

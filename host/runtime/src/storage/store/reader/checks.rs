@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::derived;
 use crate::storage::store::chain::{ChainHead, hex};
-use crate::storage::store::sql::{EngineKind, Sql, SqlResult};
+use crate::storage::store::sql::{EngineKind, Sql, SqlErrorKind, SqlResult};
 use crate::storage::store::writer::StoreCheck;
 use crate::storage::store::{read, schema, snapshot};
 
@@ -241,9 +241,17 @@ fn blobs(tables: &dyn Sql, checked: &mut StoreCheck, problems: &mut ProblemList)
         }
         Ok(())
     })?;
+    let is_sqlite = tables.engine() == EngineKind::Sqlite;
     for (sha256, length) in &all {
         checked.blobs += 1;
-        let bytes = read::blob(tables, sha256)?;
+        let bytes = match read::blob(tables, sha256) {
+            // A file of the shared folder is missing.
+            Err(missing) if !is_sqlite && missing.kind == SqlErrorKind::Damaged => {
+                problems.add(|| missing.to_string());
+                continue;
+            }
+            bytes => bytes?,
+        };
         if bytes.is_some_and(|bytes| {
             bytes.len() as u64 != *length || crate::support::digest::sha256(&bytes) != *sha256
         }) {

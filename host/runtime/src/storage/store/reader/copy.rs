@@ -13,7 +13,8 @@ use crate::support::{durable_file, overlay_files};
 pub(super) fn backup(reader: &StoreReader, to: &Path) -> Result<(), StoreError> {
     let other = |error: io::Error| StoreError::Other { store: to.into(), what: error.to_string() };
     let Some(folder) = reader.folder() else {
-        let what = "only a store in a folder is copied; a database has pg_dump".to_owned();
+        let what =
+            "only a store in a folder is copied; of a database `pg_dump` makes a copy".to_owned();
         return Err(StoreError::Other { store: reader.address().clone(), what });
     };
     make(to).map_err(other)?;

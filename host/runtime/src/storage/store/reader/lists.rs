@@ -307,11 +307,8 @@ pub(super) fn audit(tables: &dyn Sql, first: u64, most: usize) -> SqlResult<Vec<
     tables.rows(&lines, &[first.into(), most.into()], |row| {
         let is_there = row.get::<Option<u64>>(5)?.is_some();
         // A record that cannot be parsed is omitted here; `verify` reports it.
-        let record = if is_there {
-            read::row(row, 5)?.0.record(|sha256| read::blob(tables, sha256).ok().flatten()).ok()
-        } else {
-            None
-        };
+        let record =
+            if is_there { read::parsed(tables, &read::row(row, 5)?.0)?.ok() } else { None };
         Ok(AuditRow {
             number: row.get(0)?,
             room: RoomId::from(row.get::<String>(1)?),

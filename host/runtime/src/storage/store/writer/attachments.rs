@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::StoreWriter;
 use super::queue::WriterTask;
 use crate::storage::store::{read, record};
-use crate::support::blobs::{Blob, BlobError, BlobSource, Blobs, describe};
+use crate::support::blobs::{Blob, BlobError, BlobSource, Blobs, BlobsUnavailable, describe};
 
 /// The maximum size of an attachment in bytes.
 const ATTACHMENT_BYTES: usize = 16 << 20;
@@ -14,13 +14,15 @@ const ATTACHMENT_BYTES: usize = 16 << 20;
 pub(super) struct StoreBlobs(pub(super) Arc<StoreWriter>);
 
 impl BlobSource for StoreBlobs {
-    fn read(&self, sha256: &str) -> Option<Arc<[u8]>> {
+    fn read(&self, sha256: &str) -> Result<Option<Arc<[u8]>>, BlobsUnavailable> {
         let uncommitted = self.0.shared.uncommitted().get(sha256).cloned();
-        // If the attachment was committed after the check, it is in the file.
+        if uncommitted.is_some() {
+            return Ok(uncommitted);
+        }
+        // If the attachment was committed after the check, it is in the tables.
         let name = sha256.to_owned();
-        uncommitted.or_else(|| {
-            self.0.read_now(move |tables| read::attachment(tables, &name)).ok().flatten()
-        })
+        let read = self.0.read_now(move |tables| read::attachment(tables, &name));
+        read.map_err(|error| BlobsUnavailable(error.to_string()))
     }
 }
 

@@ -35,6 +35,10 @@ pub(super) struct DatabaseFile {
 pub(super) struct CommitGroup<'a> {
     pub(super) writes: Vec<&'a Write>,
     pub(super) blobs: &'a [StoredBytes],
+    /// The attachments of this process that an earlier commit stored and these records refer to.
+    /// Where other hosts remove blobs, they must still be there.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "SQLite has one writer"))]
+    pub(super) references: &'a [String],
     /// The rooms that this process opens (true) or closes (false).
     pub(super) claims: Vec<(&'a RoomId, bool)>,
     /// Whether everything must survive a power loss afterwards.

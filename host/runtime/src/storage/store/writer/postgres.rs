@@ -14,7 +14,9 @@ use super::engine::{Committed, Engine, Refusal, Taken};
 use super::queue::Write;
 use super::{Collected, Retention};
 use crate::storage::store::PostgresAddress;
-use crate::storage::store::postgres::{HostEntry, Lease, Link, Session, SessionError};
+use crate::storage::store::postgres::{
+    BlobFolder, HostEntry, Lease, Link, Session, SessionError, join_blob_folder,
+};
 use crate::storage::store::record::{EventRow, StoredBytes};
 use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
 use crate::support::clock::{Clock, SystemClock};
@@ -28,6 +30,8 @@ mod tests;
 
 /// The time for each statement of retention.
 const COLLECTING: Duration = Duration::from_secs(600);
+/// The number of times that a group is sent again because a blob is gone.
+const RESENDS: u32 = 2;
 /// The maximum number of digests of blobs that are known to be stored.
 const KNOWN: usize = 4_096;
 
@@ -36,6 +40,8 @@ pub(in crate::storage::store) struct PostgresEngine {
     /// `None` once the engine is closed.
     lease: Option<Lease>,
     entry: HostEntry,
+    /// The shared folder of large blobs; `None` if all are in the tables.
+    folder: Option<BlobFolder>,
     /// Digests of blobs that this host has stored, whose bytes are not sent again.
     known: HashSet<String>,
 }
@@ -46,15 +52,18 @@ impl PostgresEngine {
         address: &PostgresAddress,
         entry: HostEntry,
     ) -> Result<Self, SessionError> {
-        let session = Session::open(address)?;
+        let mut session = Session::open(address)?;
+        let folder = session.retry(|link| join_blob_folder(link, address))?;
         let lease = Some(Lease::begin(address, &entry)?);
-        Ok(Self { session, lease, entry, known: HashSet::new() })
+        Ok(Self { session, lease, entry, folder, known: HashSet::new() })
     }
 
     /// Sends a group until its outcome is known. Returns the refused writes.
     fn send(&mut self, call: &GroupCall<'_>) -> SqlResult<Vec<(usize, Refusal)>> {
         let mut sent = Instant::now();
+        let mut attempts = 0;
         let refused = loop {
+            self.store_files(call)?;
             let (entry, known) = (&self.entry, &self.known);
             kill_point!("before-commit");
             let answer = self.session.retry(|link| {
@@ -65,7 +74,15 @@ impl PostgresEngine {
             match answer {
                 Some(refused) => break refused,
                 // Retention of another host removed a blob that this one has stored.
-                None => self.known.clear(),
+                None if attempts < RESENDS => {
+                    attempts += 1;
+                    self.known.clear();
+                }
+                // Only an attachment whose bytes this host no longer has is still missing.
+                None => {
+                    let what = "a record refers to an attachment that retention has removed";
+                    return Err(SqlError::new(SqlErrorKind::Constraint, what));
+                }
             }
         };
         // By this process's own clock: whatever the answer, the lease may have ended meanwhile.
@@ -74,6 +91,37 @@ impl PostgresEngine {
             return Ok(refused);
         }
         self.confirmed(call, refused)
+    }
+
+    /// Writes the large blobs of a group into the shared folder, each with its row. They are durable
+    /// before the records that name them.
+    fn store_files(&mut self, call: &GroupCall<'_>) -> SqlResult<()> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        for blob in call.blobs.iter().filter(|blob| BlobFolder::is_large(blob)) {
+            if !self.known.contains(&blob.sha256) {
+                self.session.retry(|link| folder.store(link, blob))?;
+                self.known.insert(blob.sha256.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that the next records of this host may refer to these attachments, so that retention of
+    /// another one spares them.
+    fn hold(&mut self, blobs: &[StoredBytes]) -> SqlResult<()> {
+        if blobs.is_empty() {
+            return Ok(());
+        }
+        let digests: Vec<&str> = blobs.iter().map(|blob| blob.sha256.as_str()).collect();
+        let host = &self.entry.host;
+        self.session.retry(|link| {
+            link.run(
+                "INSERT INTO held_blobs (host, sha256) SELECT ?1, unnest(CAST(?2 AS TEXT[]))
+                 ON CONFLICT DO NOTHING",
+                &[host, &digests],
+            )
+        })?;
+        Ok(())
     }
 
     /// Renews the lease, and adds the writes to rooms that another host has taken since they were
@@ -109,6 +157,7 @@ impl Engine for PostgresEngine {
         if call.is_empty() {
             return Ok(Committed::default());
         }
+        self.hold(group.blobs)?;
         let refused = self.send(&call)?;
         if self.known.len() > KNOWN {
             self.known.clear();
@@ -178,9 +227,21 @@ impl Engine for PostgresEngine {
         live: &HashSet<RoomId>,
         stored: &HashSet<String>,
     ) -> SqlResult<Collected> {
-        let host = &self.entry.host;
+        let (host, folder) = (&self.entry.host, self.folder.as_ref());
         self.session.retry(|link| {
-            link.patiently(COLLECTING, |link| retention::collect(link, host, keep, live, stored))
+            link.patiently(COLLECTING, |link| {
+                // Files whose rows went earlier. Those of this collection are counted by their rows.
+                let orphans = folder.map(|folder| folder.sweep(link, keep.dry)).transpose()?;
+                let orphans = orphans.unwrap_or_default();
+                let mut collected = retention::collect(link, folder, host, keep, (live, stored))?;
+                if let Some(folder) = folder.filter(|_| !keep.dry) {
+                    // Only now that their rows are gone for good.
+                    folder.sweep(link, false)?;
+                }
+                collected.blobs += orphans.files;
+                collected.bytes += orphans.bytes;
+                Ok(collected)
+            })
         })
     }
 

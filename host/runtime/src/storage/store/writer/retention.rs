@@ -125,14 +125,14 @@ fn blobs(tables: &dyn Sql, retained: &HashSet<String>, collected: &mut Collected
 fn used_digests(tables: &dyn Sql) -> SqlResult<HashSet<String>> {
     let (mut used, mut parts) = (HashSet::new(), HashSet::new());
     tables.each("SELECT body, coalesce(parts, '') FROM events", &[], |row| {
-        digests(row.bytes(0)?, &mut used);
-        digests(row.bytes(1)?, &mut parts);
+        find_digests(row.bytes(0)?, &mut used);
+        find_digests(row.bytes(1)?, &mut parts);
         Ok(())
     })?;
     for sha256 in parts {
         let part = "SELECT bytes FROM blobs WHERE sha256 = ?1";
         tables.each(part, &[(&sha256).into()], |row| {
-            digests(row.bytes(0)?, &mut used);
+            find_digests(row.bytes(0)?, &mut used);
             Ok(())
         })?;
         used.insert(sha256);
@@ -141,7 +141,7 @@ fn used_digests(tables: &dyn Sql) -> SqlResult<HashSet<String>> {
 }
 
 /// Collects the words of 64 lower-case hexadecimal digits.
-fn digests(text: &[u8], found: &mut HashSet<String>) {
+pub(super) fn find_digests(text: &[u8], found: &mut HashSet<String>) {
     let is_digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
     for word in text.split(|byte| !is_digit(byte)).filter(|word| word.len() == 64) {
         found.insert(String::from_utf8_lossy(word).into_owned());

@@ -13,6 +13,7 @@ use tokio::sync::{Notify, watch};
 use super::commit::CommitGroup;
 use super::engine::Engine;
 use super::queue::{Answer, Cause, RoomWriting, Write, WriterQueue, WriterTask};
+use super::retention::find_digests;
 use crate::storage::store::record::StoredBytes;
 use crate::storage::store::snapshot;
 use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
@@ -197,18 +198,16 @@ impl Thread {
         } else {
             self.commit(&writes, &claims, durable)
         };
-        if matches!(&result, Err(error) if error.kind == SqlErrorKind::Full)
-            && !self.blobs.is_empty()
-        {
+        if result.as_ref().is_err_and(is_of_blobs) && !self.blobs.is_empty() {
             // The attachments may be what does not fit; commit them separately and try again.
             self.commit_blobs_one_by_one();
             writes = writes.into_iter().filter_map(|write| self.sound(write)).collect();
             result = self.commit(&writes, &claims, durable);
         }
         let result = match result {
-            // One write violates a constraint, so each is committed alone: the others must not fail
-            // with it.
-            Err(error) if error.kind == SqlErrorKind::Constraint && writes.len() > 1 => {
+            // One write violates a constraint, or has a part that cannot be stored, so each is
+            // committed alone: the others must not fail with it.
+            Err(error) if is_of_one_write(&error) && writes.len() > 1 => {
                 for write in writes {
                     // Checked again, because a room's later writes must not follow a failed one.
                     let Some(write) = self.sound(write) else { continue };
@@ -285,7 +284,9 @@ impl Thread {
             claims.iter().map(|(writing, is_claimed)| (&writing.room, *is_claimed)).collect();
         let mut records: usize = writes.iter().map(|write| write.rows.len()).sum();
         let synced = durable || writes.iter().any(|write| write.durable);
-        let group = CommitGroup { writes, blobs: &self.blobs, claims, durable };
+        let references = self.references_of(&writes);
+        let group =
+            CommitGroup { writes, blobs: &self.blobs, references: &references, claims, durable };
         let committed = self.engine.commit(&group)?;
         let refused = committed.refused.into_iter();
         let refused: Vec<(usize, Cause)> = refused
@@ -301,6 +302,20 @@ impl Thread {
         self.shared.commits.fetch_add(u64::from(committed.has_changed), Ordering::Relaxed);
         self.shared.synced.fetch_add(u64::from(synced), Ordering::Relaxed);
         Ok(refused)
+    }
+
+    /// Returns the attachments to which writes refer and that an earlier commit stored.
+    fn references_of(&self, writes: &[&Write]) -> Vec<String> {
+        let mut digests = HashSet::new();
+        if !self.stored.is_empty() {
+            for write in writes {
+                write.rows.iter().for_each(|row| find_digests(row.body.as_bytes(), &mut digests));
+                write.parts.iter().for_each(|part| find_digests(&part.bytes, &mut digests));
+            }
+        }
+        let is_sent = |sha256: &String| self.blobs.iter().any(|part| part.sha256 == *sha256);
+        digests.retain(|sha256| self.stored.contains(sha256) && !is_sent(sha256));
+        digests.into_iter().collect()
     }
 
     /// Answers the writes of a commit: those of refused rooms with the reason, the others with the
@@ -339,6 +354,26 @@ impl Thread {
             }
             cause
         })
+    }
+}
+
+/// Whether a commit may have failed because of its blobs alone.
+fn is_of_blobs(error: &SqlError) -> bool {
+    match error.kind {
+        SqlErrorKind::Full => true,
+        #[cfg(feature = "postgres")]
+        SqlErrorKind::BlobFolder => true,
+        _ => false,
+    }
+}
+
+/// Whether a commit may have failed because of one of its writes.
+fn is_of_one_write(error: &SqlError) -> bool {
+    match error.kind {
+        SqlErrorKind::Constraint => true,
+        #[cfg(feature = "postgres")]
+        SqlErrorKind::BlobFolder => true,
+        _ => false,
     }
 }
 

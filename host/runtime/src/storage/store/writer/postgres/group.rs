@@ -23,6 +23,8 @@ const COMMIT: &str =
 #[derive(Default)]
 pub(super) struct GroupCall<'a> {
     pub(super) blobs: Vec<&'a StoredBytes>,
+    /// The digests of attachments that are stored already, and to which the records refer.
+    references: &'a [String],
     pub(super) writes: Vec<WriteRow>,
     writes_json: String,
     events: EventColumns<'a>,
@@ -104,7 +106,7 @@ struct OriginColumns {
 
 impl<'a> GroupCall<'a> {
     pub(super) fn of(group: &CommitGroup<'a>) -> Self {
-        let mut call = Self::default();
+        let mut call = Self { references: group.references, ..Self::default() };
         for (index, write) in group.writes.iter().enumerate() {
             if write.rows.is_empty() {
                 continue;
@@ -177,20 +179,20 @@ impl<'a> GroupCall<'a> {
         }
     }
 
-    /// Calls the function. Returns the refused writes; `None` if it needs the bytes of a blob that
-    /// was `known`.
+    /// Calls the function. Returns the refused writes; `None` if a blob is gone
+    /// whose bytes were not sent.
     pub(super) fn send(
         &self,
         link: &Link,
         known: &HashSet<String>,
         entry: &HostEntry,
     ) -> SqlResult<Option<Vec<(usize, Refusal)>>> {
-        let digests: Vec<&str> = self.blobs.iter().map(|blob| blob.sha256.as_str()).collect();
-        let bytes: Vec<Option<&[u8]>> = self
-            .blobs
-            .iter()
-            .map(|blob| (!known.contains(&blob.sha256)).then_some(&blob.bytes[..]))
-            .collect();
+        let sent = self.blobs.iter().map(|blob| {
+            let bytes = (!known.contains(&blob.sha256)).then_some(&blob.bytes[..]);
+            (blob.sha256.as_str(), bytes)
+        });
+        let stored = self.references.iter().map(|sha256| (sha256.as_str(), None));
+        let (digests, bytes): (Vec<&str>, Vec<Option<&[u8]>>) = sent.chain(stored).unzip();
         let EventColumns { write, room, seq, at, kind, principal, rules, body, parts, hash, epoch } =
             &self.events;
         let hash: Vec<&[u8]> = hash.iter().map(|hash| &hash[..]).collect();

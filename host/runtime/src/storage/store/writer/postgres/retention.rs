@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use conclave_core::types::ids::RoomId;
 
-use super::{Collected, Link, Retention, SqlResult};
+use super::{BlobFolder, Collected, Link, Retention, SqlError, SqlErrorKind, SqlResult};
+use crate::storage::store::writer::retention::find_digests;
 use crate::support::clock::{Clock, SystemClock};
 
 /// The number of records up to which reading all of them is always cheap enough.
@@ -20,29 +21,68 @@ const RUNS: &str = "SELECT room FROM rooms WHERE parent IS NULL AND ended < ?1
     AND room NOT IN (SELECT room FROM rooms WHERE parent IS NULL ORDER BY started DESC, number DESC LIMIT ?2)
     ORDER BY started, number FOR UPDATE";
 
-/// A reference is a digest in the JSON of an event or of its parts. Blobs that another living host
-/// has just stored are spared, because its records may be under way.
+/// A reference is a digest in the JSON of an event or of its parts, or in a message to a run. Those of
+/// large parts, which are files, are passed. Attachments that another host holds are spared, and
+/// blobs that one has just stored, because its records may be under way. A host ends its row when it
+/// ends well; of one that was lost it stays for a day, because it may only be cut off.
 const BLOBS: &str = "WITH parts AS (
         SELECT DISTINCT found[1] AS sha256 FROM events, regexp_matches(parts, '[0-9a-f]{64}', 'g') AS found),
     used AS (
         SELECT found[1] AS sha256 FROM events, regexp_matches(body, '[0-9a-f]{64}', 'g') AS found
+        UNION SELECT found[1] FROM inbox, regexp_matches(body, '[0-9a-f]{64}', 'g') AS found
         UNION SELECT sha256 FROM parts
         UNION SELECT found[1] FROM parts JOIN blobs USING (sha256),
-            regexp_matches(convert_from(bytes, 'UTF8'), '[0-9a-f]{64}', 'g') AS found),
+            regexp_matches(convert_from(bytes, 'UTF8'), '[0-9a-f]{64}', 'g') AS found
+        UNION SELECT held_blobs.sha256 FROM held_blobs JOIN hosts USING (host) WHERE host <> ?2),
     gone AS (
-        DELETE FROM blobs WHERE sha256 NOT IN (SELECT sha256 FROM used) AND sha256 <> ALL (?1)
-        AND (stored < now() - INTERVAL '1 hour'
-            OR NOT EXISTS (SELECT 1 FROM hosts WHERE host <> ?2 AND until > clock_timestamp()))
+        DELETE FROM blobs WHERE sha256 NOT IN (SELECT sha256 FROM used)
+        AND sha256 <> ALL (?1) AND sha256 <> ALL (?3)
+        AND (stored < now() - INTERVAL '1 hour' OR NOT EXISTS (SELECT 1 FROM hosts WHERE host <> ?2))
         RETURNING length)
     SELECT count(*), CAST(coalesce(sum(length), 0) AS BIGINT) FROM gone";
 
+/// The parts of events that are files.
+const LARGE_PARTS: &str = "SELECT DISTINCT sha256
+    FROM events, regexp_matches(parts, '[0-9a-f]{64}', 'g') AS found
+    JOIN blobs ON sha256 = found[1] WHERE bytes IS NULL";
+
+/// The digests in parts of events that are files.
+#[derive(Default)]
+struct LargeParts {
+    read: HashSet<String>,
+    references: HashSet<String>,
+}
+
+impl LargeParts {
+    /// Reads the parts that were not read before.
+    fn read(&mut self, link: &Link, folder: Option<&BlobFolder>) -> SqlResult<()> {
+        let Some(folder) = folder else { return Ok(()) };
+        for row in link.rows(LARGE_PARTS, &[])? {
+            let sha256: String = row.try_get(0)?;
+            if self.read.contains(&sha256) {
+                continue;
+            }
+            let Some(bytes) = folder.read(&sha256)? else {
+                let what = format!("the blob {sha256} is missing, so what it refers to is unknown");
+                return Err(SqlError::new(SqlErrorKind::Damaged, what));
+            };
+            find_digests(&bytes, &mut self.references);
+            self.read.insert(sha256);
+        }
+        Ok(())
+    }
+}
+
 pub(super) fn collect(
     link: &Link,
+    folder: Option<&BlobFolder>,
     host: &str,
     keep: &Retention,
-    live: &HashSet<RoomId>,
-    stored: &HashSet<String>,
+    (live, stored): (&HashSet<RoomId>, &HashSet<String>),
 ) -> SqlResult<Collected> {
+    // Before the locks, because many files take their time.
+    let mut large = LargeParts::default();
+    large.read(link, folder)?;
     link.batch("BEGIN")?;
     let mut collected = Collected::default();
     let is_bounded = keep.before.is_some() || keep.runs.is_some();
@@ -60,8 +100,11 @@ pub(super) fn collect(
     if !is_bounded || is_worth_it(link, collected.records)? {
         // Hosts that store a blob wait here, and find it gone.
         link.batch("LOCK TABLE blobs IN SHARE ROW EXCLUSIVE MODE")?;
+        large.read(link, folder)?;
         let stored: Vec<&str> = stored.iter().map(String::as_str).collect();
-        let removed = link.row(BLOBS, &[&stored, &host])?;
+        let referred: Vec<&str> = large.references.iter().map(String::as_str).collect();
+        link.run("DELETE FROM held_blobs WHERE host NOT IN (SELECT host FROM hosts)", &[])?;
+        let removed = link.row(BLOBS, &[&stored, &host, &referred])?;
         collected.blobs += removed.try_get::<_, i64>(0)?.cast_unsigned();
         collected.bytes += removed.try_get::<_, i64>(1)?.cast_unsigned();
     }

@@ -1,0 +1,233 @@
+//! Large blobs in a shared folder, and the blobs that retention spares.
+
+use std::path::Path;
+
+use super::*;
+use crate::storage::store::{Store, StoreAddress, StoreError, StoreReader};
+
+/// The database with a folder for large blobs.
+fn with_folder(database: &TestDatabase, folder: &Path) -> PostgresAddress {
+    let url = format!("{}?blobs={}", database.address.url(), folder.display());
+    let Ok(StoreAddress::Postgres(address)) = url.parse() else { panic!("{url}") };
+    address
+}
+
+fn open(address: &PostgresAddress, host: &str) -> Result<PostgresEngine, StoreError> {
+    let entry = HostEntry { host: host.to_owned(), ..HostEntry::default() };
+    PostgresEngine::open(address, entry)
+        .map_err(|error| error.of(&StoreAddress::Postgres(address.clone())))
+}
+
+fn large(byte: u8) -> StoredBytes {
+    part(vec![byte; (1 << 20) + 1])
+}
+
+fn keep(engine: &mut PostgresEngine, blob: &StoredBytes) {
+    let blobs = std::slice::from_ref(blob);
+    engine.commit(&CommitGroup { blobs, ..CommitGroup::default() }).unwrap();
+}
+
+fn collect(engine: &mut PostgresEngine) -> Collected {
+    engine.collect(&Retention::default(), &HashSet::new(), &HashSet::new()).unwrap()
+}
+
+/// Why a store is not opened, where it is because of its folder.
+fn refusal<T>(opened: Result<T, StoreError>) -> String {
+    match opened.map(drop).unwrap_err() {
+        StoreError::BlobFolder { what, .. } => what,
+        other => panic!("{other}"),
+    }
+}
+
+/// What a check says about blobs. The records of these tests are no events.
+fn blob_problems(reader: &StoreReader) -> Vec<String> {
+    let problems = reader.check().unwrap().problems;
+    problems.into_iter().filter(|problem| problem.contains("blob")).collect()
+}
+
+#[test]
+fn a_large_blob_is_a_file_and_is_read_by_whoever_has_the_folder() {
+    let Some(database) = TestDatabase::new() else { return };
+    let temp = tempfile::tempdir().unwrap();
+    let address = with_folder(&database, temp.path());
+    let mut engine = open(&address, "one").unwrap();
+    let (blob, small) = (large(7), part(b"small".to_vec()));
+    let part_of_event = part(format!("\"{}\"", "x".repeat(1 << 20)).into_bytes());
+    let mut first = Write { parts: vec![part_of_event.clone()], ..write("a", 1, 0..2) };
+    first.rows[1].parts = Some(format!("{{\"text\":\"{}\"}}", part_of_event.sha256));
+    first.rows[1].body = "{\"event\":\"sent\"}".to_owned();
+    let blobs = [blob.clone(), small.clone()];
+    let group = CommitGroup { writes: vec![&first], blobs: &blobs, ..CommitGroup::default() };
+    assert_eq!(engine.commit(&group).unwrap().refused, []);
+    // The same bytes again, also of a host that does not know them.
+    keep(&mut open(&address, "two").unwrap(), &blob);
+    assert_eq!(std::fs::read(temp.path().join(&blob.sha256)).unwrap(), &blob.bytes[..]);
+    assert!(temp.path().join(&part_of_event.sha256).is_file());
+    assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 3, "no draft is left");
+    assert_eq!(database.number("SELECT count(*) FROM blobs WHERE bytes IS NULL"), 2);
+    let reader = StoreReader::open(StoreAddress::Postgres(address)).unwrap();
+    for blob in [&blob, &small] {
+        assert_eq!(reader.blob(&blob.sha256).unwrap().as_ref(), Some(&blob.bytes));
+    }
+    assert_eq!(blob_problems(&reader), Vec::<String>::new());
+    // Without the folder the rest can be read, and a large blob is not absent.
+    let without = StoreReader::open(StoreAddress::Postgres(database.address.clone())).unwrap();
+    assert!(without.blob(&small.sha256).unwrap().is_some());
+    assert!(refusal(without.blob(&blob.sha256)).contains("?blobs=FOLDER"));
+    assert!(refusal(without.check()).contains("?blobs=FOLDER"));
+    // Other bytes are not returned, and a lost file is damage.
+    std::fs::write(temp.path().join(&blob.sha256), b"other").unwrap();
+    assert_eq!(reader.blob(&blob.sha256).unwrap(), None);
+    let problems = blob_problems(&reader);
+    assert_eq!(problems, [format!("the blob {} is not what was written", blob.sha256)]);
+    std::fs::remove_file(temp.path().join(&blob.sha256)).unwrap();
+    assert!(matches!(reader.blob(&blob.sha256), Err(StoreError::Damaged { .. })));
+    let problems = blob_problems(&reader);
+    assert!(problems.len() == 1 && problems[0].contains("is not in"), "{problems:?}");
+    // An empty place of a mount is no loss.
+    std::fs::remove_file(temp.path().join("conclave-store")).unwrap();
+    assert!(refusal(reader.blob(&blob.sha256)).contains("mount the shared folder"));
+}
+
+#[test]
+fn a_host_without_the_folder_of_a_store_does_not_start() {
+    let (Some(database), Some(other)) = (TestDatabase::new(), TestDatabase::new()) else { return };
+    let temp = tempfile::tempdir().unwrap();
+    let address = with_folder(&database, temp.path());
+    let missing = temp.path().join("missing");
+    assert!(refusal(open(&with_folder(&database, &missing), "one")).contains("mkdir -p"));
+    drop(open(&database.address, "no blob is a file yet").unwrap());
+    drop(open(&address, "one").unwrap());
+    assert!(refusal(open(&database.address, "two")).contains("?blobs=FOLDER"));
+    assert!(refusal(open(&with_folder(&other, temp.path()), "three")).contains("another store"));
+    let empty = tempfile::tempdir().unwrap();
+    let why = refusal(open(&with_folder(&database, empty.path()), "four"));
+    // The line that mends it does.
+    let (_, line) = why.split_once('`').and_then(|(_, rest)| rest.split_once("`echo ")).unwrap();
+    let identity = line.split_once(' ').unwrap().0;
+    assert_eq!(std::fs::read_dir(empty.path()).unwrap().count(), 0, "it is left alone");
+    std::fs::write(empty.path().join("conclave-store"), identity).unwrap();
+    drop(open(&with_folder(&database, empty.path()), "four").unwrap());
+    let reader = StoreReader::open(StoreAddress::Postgres(with_folder(&database, &missing)));
+    assert!(refusal(reader).contains("is not there"));
+}
+
+#[test]
+fn a_folder_that_is_gone_fails_a_write_of_a_large_blob_alone() {
+    let Some(database) = TestDatabase::new() else { return };
+    let temp = tempfile::tempdir().unwrap();
+    let mut engine = open(&with_folder(&database, temp.path()), "one").unwrap();
+    std::fs::remove_file(temp.path().join("conclave-store")).unwrap();
+    let blobs = [large(1)];
+    let group = CommitGroup { blobs: &blobs, ..CommitGroup::default() };
+    assert_eq!(engine.commit(&group).unwrap_err().kind, SqlErrorKind::BlobFolder);
+    assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0);
+    assert_eq!(database.number("SELECT count(*) FROM blobs"), 0);
+    assert_eq!(commit(&mut engine, &[write("a", 1, 0..1)]), []);
+}
+
+#[test]
+fn an_attachment_that_cannot_be_read_is_not_absent() {
+    let Some(database) = TestDatabase::new() else { return };
+    let temp = tempfile::tempdir().unwrap();
+    let (folder, away) = (temp.path().join("shared"), temp.path().join("away"));
+    std::fs::create_dir(&folder).unwrap();
+    let store = Store::open(StoreAddress::Postgres(with_folder(&database, &folder))).unwrap();
+    let blob = store.blobs().keep(&large(5).bytes, "image/png", None).unwrap();
+    // Answered after the attachment is stored.
+    store.collect(&Retention { dry: true, ..Retention::default() }).unwrap();
+    assert!(store.blobs().read(&blob.sha256).unwrap().is_some());
+    std::fs::rename(&folder, &away).unwrap();
+    let why = store.blobs().read(&blob.sha256).unwrap_err().to_string();
+    assert!(why.contains("mount the shared folder"), "{why}");
+    assert_eq!(store.blobs().read(&"0".repeat(64)), Ok(None));
+    std::fs::rename(&away, &folder).unwrap();
+    assert!(store.blobs().read(&blob.sha256).unwrap().is_some());
+}
+
+#[test]
+fn files_go_after_their_rows_and_come_back_with_them() {
+    let Some(database) = TestDatabase::new() else { return };
+    let temp = tempfile::tempdir().unwrap();
+    let mut engine = open(&with_folder(&database, temp.path()), "one").unwrap();
+    let (used, deep, unused) = (large(1), large(2), large(3));
+    for blob in [&used, &deep, &unused] {
+        keep(&mut engine, blob);
+    }
+    // One is referred to by a record, and one by a part that is a file itself.
+    let text = format!("\"{} {}\"", "x".repeat(1 << 20), deep.sha256);
+    let in_part = part(text.into_bytes());
+    let mut first = Write { parts: vec![in_part.clone()], ..write("a", 1, 0..2) };
+    first.rows[0].body = format!("{{\"event\":\"sent\",\"sha256\":\"{}\"}}", used.sha256);
+    first.rows[1].parts = Some(format!("{{\"text\":\"{}\"}}", in_part.sha256));
+    assert_eq!(commit(&mut engine, &[first]), []);
+    // A file of a host that ended before it stored the row.
+    let orphan = "0".repeat(64);
+    std::fs::write(temp.path().join(&orphan), b"orphan").unwrap();
+    // A removal that lost its lock moved a file aside whose row came back.
+    let path = |sha256: &str| temp.path().join(sha256);
+    let aside_path = path(&format!("{}.0123456789abcdef.aside", used.sha256));
+    std::fs::rename(path(&used.sha256), &aside_path).unwrap();
+    let dry = Retention { dry: true, ..Retention::default() };
+    let counted = engine.collect(&dry, &HashSet::new(), &HashSet::new()).unwrap();
+    assert!(aside_path.exists() && path(&unused.sha256).exists() && path(&orphan).exists());
+    let collected = collect(&mut engine);
+    assert_eq!((collected.blobs, collected.bytes), (2, (1 << 20) + 1 + 6));
+    assert_eq!(collected, counted);
+    for blob in [&used, &deep, &in_part] {
+        assert_eq!(std::fs::read(path(&blob.sha256)).unwrap(), &blob.bytes[..]);
+    }
+    assert!(!path(&unused.sha256).exists() && !path(&orphan).exists() && !aside_path.exists());
+    // It is stored anew, although this host has stored it before.
+    keep(&mut engine, &unused);
+    assert!(path(&unused.sha256).exists());
+    assert_eq!(collect(&mut engine).blobs, 1);
+    assert!(!path(&unused.sha256).exists());
+}
+
+#[test]
+fn an_attachment_is_spared_while_its_host_may_refer_to_it() {
+    let Some(database) = TestDatabase::new() else { return };
+    let (mut one, mut two) = (engine(&database, "one"), engine(&database, "two"));
+    let blob = part(b"kept for long".to_vec());
+    keep(&mut one, &blob);
+    let age = || database.link().run("UPDATE blobs SET stored = now() - INTERVAL '2 hours'", &[]);
+    age().unwrap();
+    assert_eq!(collect(&mut two).blobs, 0);
+    // Its lease has ended, and it may only be cut off.
+    database.link().run("UPDATE hosts SET until = now() WHERE host = 'one'", &[]).unwrap();
+    assert_eq!(collect(&mut two).blobs, 0);
+    let mut first = write("a", 1, 0..1);
+    first.rows[0].body = format!("{{\"event\":\"sent\",\"sha256\":\"{}\"}}", blob.sha256);
+    let references = [blob.sha256.clone()];
+    let group =
+        CommitGroup { writes: vec![&first], references: &references, ..CommitGroup::default() };
+    assert_eq!(one.commit(&group).unwrap().refused, []);
+    // A message that no room has read yet refers to another.
+    let sent = part(b"sent".to_vec());
+    keep(&mut one, &sent);
+    let body = format!("{{\"sha256\":\"{}\"}}", sent.sha256);
+    let message = "INSERT INTO inbox (id, room, body, state) VALUES ('m', 'a', ?1, 0)";
+    database.link().run(message, &[&body]).unwrap();
+    one.close(&[]);
+    age().unwrap();
+    assert_eq!(collect(&mut two).blobs, 0);
+    database.link().run("DELETE FROM inbox", &[]).unwrap();
+    assert_eq!(collect(&mut two).blobs, 1);
+}
+
+#[test]
+fn a_record_that_refers_to_a_removed_attachment_is_refused() {
+    let Some(database) = TestDatabase::new() else { return };
+    let mut engine = engine(&database, "one");
+    let blob = part(b"removed".to_vec());
+    keep(&mut engine, &blob);
+    // As after a day without the host.
+    database.link().run("DELETE FROM blobs", &[]).unwrap();
+    let (first, references) = (write("a", 1, 0..1), [blob.sha256.clone()]);
+    let group =
+        CommitGroup { writes: vec![&first], references: &references, ..CommitGroup::default() };
+    assert_eq!(engine.commit(&group).unwrap_err().kind, SqlErrorKind::Constraint);
+    assert_eq!(database.number("SELECT count(*) FROM events"), 0);
+    assert_eq!(commit(&mut engine, &[first]), []);
+}
