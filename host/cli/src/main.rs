@@ -118,6 +118,7 @@ fn main() -> ExitCode {
     ui::output::drain();
     // A thread that still reads from the terminal, or compiles, must not keep the program alive.
     runtime.shutdown_background();
+    state::stores::wait_until_closed();
     program::mcp_servers::stop_all();
     code
 }

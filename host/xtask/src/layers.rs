@@ -65,8 +65,11 @@ pub(crate) const DOCS: &str = "docs";
 /// talk to.
 pub(crate) const FOREIGN: &str = "foreign";
 
+/// The layer that is no test group either: its tests are those of other layers, with another store.
+pub(crate) const POSTGRES: &str = "postgres";
+
 /// The layers, from the quickest to the one with the most requirements.
-pub(crate) const LAYERS: [TestLayer; 7] = [
+pub(crate) const LAYERS: [TestLayer; 8] = [
     TestLayer {
         name: "core",
         holds: "the room and everything else that is decided without IO; the chores themselves",
@@ -95,6 +98,11 @@ pub(crate) const LAYERS: [TestLayer; 7] = [
     TestLayer {
         name: DOCS,
         holds: "examples in the code's documentation, and what pages show",
+        needs: Needs::All,
+    },
+    TestLayer {
+        name: POSTGRES,
+        holds: "tests of any store once more, with their stores in PostgreSQL",
         needs: Needs::All,
     },
     TestLayer {
@@ -191,7 +199,8 @@ mod tests {
     fn every_layer_is_a_group_of_nextest() {
         let config = read("host/xtask/nextest.toml");
         let groups = toml::keys(&config, "[test-groups]").collect::<BTreeSet<_>>();
-        let layers = LAYERS.iter().map(|layer| layer.name).filter(|name| *name != FOREIGN);
+        let layers = LAYERS.iter().map(|layer| layer.name);
+        let layers = layers.filter(|name| ![POSTGRES, FOREIGN].contains(name));
         assert_eq!(groups, layers.map(str::to_owned).collect());
         for group in &groups {
             assert!(config.contains(&format!("\ntest-group = \"{group}\"\n")), "{group}");

@@ -7,6 +7,7 @@
 mod arguments;
 mod attacks;
 mod bench;
+mod both_stores;
 mod cases;
 mod changed;
 mod checks;

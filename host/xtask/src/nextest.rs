@@ -90,6 +90,7 @@ pub(crate) struct TimedTest {
     pub(crate) name: String,
     /// Whether this machine cannot run it.
     pub(crate) is_skipped: bool,
+    pub(crate) has_failed: bool,
 }
 
 impl TestReport {
@@ -100,7 +101,7 @@ impl TestReport {
             // The output of tests is escaped, so it has no such marks.
             let has_failed = FAILED.iter().any(|mark| case.contains(mark));
             let skip = skip_reason(case).filter(|_| !has_failed);
-            results.tests.extend(TimedTest::parse(case, skip.is_some()));
+            results.tests.extend(TimedTest::parse(case, skip.is_some(), has_failed));
             match skip {
                 Some(reason) => results.skips.push(reason),
                 None if has_failed => results.failed += 1,
@@ -131,10 +132,14 @@ fn skip_reason(case: &str) -> Option<String> {
 }
 
 impl TimedTest {
-    fn parse(case: &str, is_skipped: bool) -> Option<Self> {
+    fn parse(case: &str, is_skipped: bool, has_failed: bool) -> Option<Self> {
         let took = Duration::try_from_secs_f64(attribute(case, "time")?.parse().ok()?).ok()?;
         let name = format!("{} {}", attribute(case, "classname")?, attribute(case, "name")?);
-        Some(Self { took, name, is_skipped })
+        Some(Self { took, name, is_skipped, has_failed })
+    }
+
+    pub(crate) fn has_passed(&self) -> bool {
+        !self.is_skipped && !self.has_failed
     }
 
     /// The name of the function, without its module.

@@ -15,6 +15,11 @@ const SERVER: &str = "CONCLAVE_TEST_POSTGRES";
 /// The program that keeps a server until its input ends.
 const PROGRAM: &str = "conclave-test-postgres";
 
+/// Whether the environment names a server.
+pub(crate) fn is_named() -> bool {
+    env::var_os(SERVER).is_some()
+}
+
 /// A server that ends when this is dropped, or when this process ends.
 pub(crate) struct PostgresServer {
     keeper: Child,
@@ -33,7 +38,7 @@ impl PostgresServer {
     ) -> Result<Option<Self>, XtaskFailure> {
         let mut started = None;
         phases.check("starting PostgreSQL for the tests", || {
-            if env::var_os(SERVER).is_none() {
+            if !is_named() {
                 phase::to_log(place, "postgres", test::program(place, PROGRAM))?;
                 started = Some(Self::keep(Command::new(place.program("debug", PROGRAM))));
             }

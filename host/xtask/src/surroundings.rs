@@ -11,7 +11,7 @@ use crate::failure::XtaskFailure;
 use crate::files;
 use crate::phase::{self, Phases};
 use crate::place::Checkout;
-use crate::postgres::PostgresServer;
+use crate::postgres::{self, PostgresServer};
 
 type Variables = Vec<(&'static str, OsString)>;
 
@@ -39,6 +39,11 @@ impl Surroundings {
             let _ = self.postgres.set(server);
         }
         Ok(())
+    }
+
+    /// Whether the tests have a server.
+    pub(crate) fn has_postgres(&self) -> bool {
+        self.postgres.get().is_some() || postgres::is_named()
     }
 
     pub(crate) fn put_around(&self, command: &mut Command) {

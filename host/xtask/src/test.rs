@@ -8,13 +8,14 @@ use std::process::{Command, ExitCode};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+use crate::both_stores;
 use crate::changed;
 use crate::checks;
 use crate::components::{self, Optimised};
 use crate::counts;
 use crate::failure::XtaskFailure;
 use crate::layers::{
-    self, DOCS, FOREIGN, FOREIGN_MODULES, LAYERS, Needs, SUITE, TESTED, TestLayer,
+    self, DOCS, FOREIGN, FOREIGN_MODULES, LAYERS, Needs, POSTGRES, SUITE, TESTED, TestLayer,
 };
 use crate::needs;
 use crate::nextest::{self, TestReport};
@@ -208,12 +209,14 @@ impl Tests<'_> {
         phases: &mut Phases,
         packages: &[&str],
     ) -> Result<LayerRow, XtaskFailure> {
-        let commands = if layer.name == FOREIGN {
-            self.foreign(phases)?
-        } else {
-            let mut command = self.command(packages);
-            command.arg("-E").arg(format!("group({})", layer.name));
-            vec![command]
+        let commands = match layer.name {
+            FOREIGN => self.foreign(phases)?,
+            POSTGRES => self.on_postgres(packages).into_iter().collect(),
+            name => {
+                let mut command = self.command(packages);
+                command.arg("-E").arg(format!("group({name})"));
+                vec![command]
+            }
         };
         let began = Instant::now();
         let mut reports = Vec::new();
@@ -272,6 +275,14 @@ impl Tests<'_> {
         Ok(present.collect())
     }
 
+    /// Returns the command for the tests of any store on PostgreSQL; `None` without a server.
+    fn on_postgres(&self, packages: &[&str]) -> Option<Command> {
+        let (variable, value) = both_stores::ON_POSTGRES;
+        let mut command = self.command(packages);
+        command.arg("-E").arg(both_stores::OF_ANY_STORE).env(variable, value);
+        self.surroundings.has_postgres().then_some(command)
+    }
+
     /// nextest for the tests of these packages that the filters accept.
     fn command(&self, packages: &[&str]) -> Command {
         let mut command = nextest::command(self.place, packages);
@@ -324,6 +335,12 @@ fn report(rows: &[LayerRow], skipped_check: Option<&str>, most: usize) -> ExitCo
         };
         let skipped = skips.len();
         eprintln!("{name:<10}{passed:>8}{failed:>8}{skipped:>9}   {}", spelled(*took));
+    }
+    let is_postgres = |row: &&LayerRow| row.name == POSTGRES;
+    if let Some(on_postgres) = rows.iter().find(is_postgres).and_then(|row| row.report.as_ref()) {
+        let others = rows.iter().filter(|row| !is_postgres(row));
+        let others: Vec<&TestReport> = others.filter_map(|row| row.report.as_ref()).collect();
+        eprint!("{}", both_stores::compared(&others, on_postgres));
     }
     let reports = || rows.iter().filter_map(|row| row.report.as_ref());
     let passed: usize = reports().map(|report| report.passed).sum();

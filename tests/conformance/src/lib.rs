@@ -3,6 +3,7 @@
 //! scenario.
 
 pub mod bound;
+mod case_store;
 mod compare;
 pub mod config;
 pub mod counts;

@@ -17,6 +17,7 @@ use conclave_runtime::{Host, Prepared, RunInput, RunOptions, Session};
 use conclave_script::Script;
 use serde_json::{Map, Value, json};
 
+use crate::case_store::any_journals;
 use crate::config::{self, Guests, plugin_of, task_of};
 use crate::people::People;
 use crate::pure;
@@ -87,6 +88,7 @@ impl<'a> Stage<'a> {
         let options = RunOptions {
             channels: Arc::clone(&people) as Arc<_>,
             clock: Arc::new(Ticking::default()),
+            journals: any_journals()?,
             subscribers: Subscribers::new([
                 Arc::clone(&watcher) as Arc<dyn Subscriber>,
                 crate::bound::counter(),

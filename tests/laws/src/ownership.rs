@@ -4,7 +4,7 @@ use std::sync::{Barrier, Mutex, PoisonError};
 
 use conclave_core::journal::ownership::one_history;
 use conclave_runtime::event::{Event, Record};
-use conclave_runtime::ids::RoomId;
+use conclave_runtime::ids::{Millis, RoomId};
 use conclave_runtime::journal::AppendFailure;
 use conclave_runtime::store::StoreOptions;
 
@@ -104,7 +104,7 @@ pub fn the_run_of_a_live_host_is_busy(store: &dyn TestedStore) -> LawResult {
     let options = StoreOptions { host: "machine-7".to_owned(), ..StoreOptions::default() };
     let first = store.open(&options)?;
     let mut room = OpenRoom::with_records(&*first, "a", 2)?;
-    let failure = match wait(second[0].journals().reopen(&RoomId::from("a")))? {
+    let failure = match wait(second[0].journals().reopen(&RoomId::from("a"), Millis(1_000)))? {
         Err(failure) => failure.to_string(),
         Ok(_) => return Err(LawFailure::Broken("the run of another host was taken".to_owned())),
     };

@@ -52,7 +52,7 @@ impl OpenRoom {
     /// Reopens a room of which no other host has the run.
     pub(crate) fn reopen(host: &dyn TestedHost, room: &str) -> LawResult<Self> {
         let room = RoomId::from(room);
-        let reopened = wait(host.journals().reopen(&room))??;
+        let reopened = wait(host.journals().reopen(&room, Millis(1_000)))??;
         let missing = || LawFailure::Broken(format!("the room {room} is not there"));
         let Reopened { messages, journal, .. } = reopened.ok_or_else(missing)?;
         let records = records(host, room.as_str())?;

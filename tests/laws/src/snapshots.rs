@@ -1,6 +1,6 @@
 //! Laws of snapshots: they spare reading, and are never the truth.
 
-use conclave_runtime::ids::RoomId;
+use conclave_runtime::ids::{Millis, RoomId};
 use conclave_runtime::journal::Unfinished;
 
 use crate::rooms::{OpenRoom, records};
@@ -11,7 +11,7 @@ use crate::{
 /// The number of the first record that was read, and whether the resumed room is what all records
 /// lead to.
 fn resumed(host: &dyn TestedHost, room: &str) -> LawResult<(u64, bool)> {
-    let reopened = wait(host.journals().reopen(&RoomId::from(room)))??;
+    let reopened = wait(host.journals().reopen(&RoomId::from(room), Millis(1_000)))??;
     let missing = || LawFailure::Broken(format!("the room {room} is not there"));
     let reopened = reopened.ok_or_else(missing)?;
     let mut state = reopened.snapshot.map(|snapshot| *snapshot).unwrap_or_default();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use conclave_core::protocol::event::Record;
-use conclave_core::types::ids::RoomId;
+use conclave_core::types::ids::{Millis, RoomId};
 use conclave_runtime::blobs::Blobs;
 use conclave_runtime::journal::{
     Journal, JournalBatch, JournalFailure, Journals, Keeping, Opening, Reopened, Reopening,
@@ -143,8 +143,8 @@ impl Journals for Unsynced {
         false
     }
 
-    fn reopen(&self, room: &RoomId) -> Reopening {
-        self.0.reopen(room)
+    fn reopen(&self, room: &RoomId, now: Millis) -> Reopening {
+        self.0.reopen(room, now)
     }
 }
 
@@ -162,8 +162,8 @@ impl Journals for LateJournals {
         Ok(Box::pin(async { Ok(late(inner.await?)) }))
     }
 
-    fn reopen(&self, room: &RoomId) -> Reopening {
-        let reopened = self.0.reopen(room);
+    fn reopen(&self, room: &RoomId, now: Millis) -> Reopening {
+        let reopened = self.0.reopen(room, now);
         Box::pin(async {
             Ok(reopened
                 .await?

@@ -6,7 +6,7 @@ use conclave_test_support::{Rig, calling, stepping};
 use serde_json::json;
 
 use crate::cli::text;
-use crate::resume_cli::{conclave, kill, start, stores, until};
+use crate::resume_cli::{conclave, start, stores, until};
 
 fn echo() -> Rig {
     Rig::new().with_file("c.toml", stepping("agent_echo", "", ""))
@@ -35,7 +35,7 @@ fn two_processes_at_once_have_a_store_each() {
         (stores(&state) == ["1", "2"]).then_some(output)
     });
     assert!(!text(&output.stderr).contains("warning"), "{}", text(&output.stderr));
-    kill(child);
+    rig.kill(child);
     // A free store is used again.
     assert_eq!(conclave(&rig, &["run", "c.toml", "hello"]).status.code(), Some(0));
     assert_eq!(stores(&state), ["1", "2"]);
@@ -52,7 +52,7 @@ fn a_store_that_is_named_is_taken_and_no_other() {
     let stderr = text(&output.stderr);
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{stderr}");
     assert!(stderr.contains("is in use by") && stderr.contains("help:"), "{stderr}");
-    kill(child);
+    rig.kill(child);
     assert_eq!(
         conclave(&rig, &["run", "c.toml", "hello", "--store", "mine"]).status.code(),
         Some(0)

@@ -7,7 +7,7 @@ use conclave_test_support::{Rig, calling, stepping};
 use serde_json::{Value, json};
 
 use crate::cli::text;
-use crate::resume_cli::{command, conclave, kill, start, until};
+use crate::resume_cli::{command, conclave, start, until};
 
 fn echo() -> Rig {
     Rig::new().with_file("c.toml", stepping("agent_echo", "", ""))
@@ -113,7 +113,7 @@ fn a_run_that_waits_for_a_person_says_so_and_its_time_goes_on() {
     let before = took();
     until("time that goes on", || (took() > before).then_some(()));
     assert_eq!(lines(&rig, &["show"])[0]["totals"]["approvals"], 1);
-    kill(child);
+    rig.kill(child);
     let listed = said(&rig, &["runs"]);
     assert!(listed.contains("interrupted, waiting"), "{listed}");
 
@@ -258,14 +258,8 @@ fn the_secret_of_a_room_is_in_its_store_and_in_nothing_that_the_program_writes()
     let rig = echo();
     let followed = said(&rig, &["run", "c.toml", "hello", "--json"]);
     let run = lines(&rig, &["runs"])[0]["run"].as_str().expect("a name").to_owned();
-    let stores: Vec<_> = fs::read_dir(rig.folder().join("state/stores"))
-        .expect("a folder")
-        .flatten()
-        .map(|entry| entry.path())
-        .collect();
-    assert_eq!(stores.len(), 1, "{stores:?}");
-    let store =
-        conclave_runtime::store::StoreReader::open(&stores[0]).expect("the store of the run");
+    let store = rig.store(&rig.folder().join("state"));
+    let store = conclave_runtime::store::StoreReader::open(store).expect("the store of the run");
     let records =
         store.records(&conclave_core::types::ids::RoomId::from(run.as_str())).expect("it is whole");
     let secret = records.iter().find_map(|record| match &record.event {

@@ -20,7 +20,7 @@ use conclave_test_support::{Rig, block_on, guest, host, stock};
 use serde_json::{Value, json};
 
 use crate::cli::text;
-use crate::resume_cli::{conclave, kill, start};
+use crate::resume_cli::{conclave, start};
 
 /// A time that no observer of these tests needs.
 const LONG: Duration = Duration::from_secs(60);
@@ -200,17 +200,16 @@ impl Receiver {
 /// Returns the keys of all events of the only run in the state folder, as its journal yields them.
 fn expected(rig: &Rig) -> (String, Vec<String>) {
     let mut found = None;
-    for folder in conclave_runtime::store::all(&rig.folder().join("state/stores")) {
-        let reader = StoreReader::open(&folder).expect("it works in a test");
-        for run in reader.runs(&RunFilter::default()).expect("it works in a test") {
-            let mut fold = ObservedFold::new("hook".into());
-            let records = reader.records(&run.run).expect("it works in a test");
-            let events = records.into_iter().flat_map(|record| fold.take(record));
-            let key = |event: conclave_core::types::observed::ObservedEvent| {
-                format!("{}:{}.{}", event.room, event.position.seq, event.position.index)
-            };
-            assert!(found.replace((run.run.to_string(), events.map(key).collect())).is_none());
-        }
+    let store = rig.store(&rig.folder().join("state"));
+    let reader = StoreReader::open(store).expect("it works in a test");
+    for run in reader.runs(&RunFilter::default()).expect("it works in a test") {
+        let mut fold = ObservedFold::new("hook".into());
+        let records = reader.records(&run.run).expect("it works in a test");
+        let events = records.into_iter().flat_map(|record| fold.take(record));
+        let key = |event: conclave_core::types::observed::ObservedEvent| {
+            format!("{}:{}.{}", event.room, event.position.seq, event.position.index)
+        };
+        assert!(found.replace((run.run.to_string(), events.map(key).collect())).is_none());
     }
     found.expect("there is a run")
 }
@@ -237,7 +236,7 @@ fn a_webhook_survives_kill_9_without_losing_an_event() {
         let child = start(&rig, &["run", "c.toml", "hello"]);
         // The next event is on its way to the receiver, which does not answer.
         receiver.server.wait_for_requests(first + 1);
-        kill(child);
+        rig.kill(child);
         let (run, _) = expected(&rig);
         receiver.is_open.store(true, Ordering::SeqCst);
         let output = conclave(&rig, &["resume", &run]);

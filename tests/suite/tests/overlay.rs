@@ -10,7 +10,7 @@ use conclave_test_support::{Rig, calling, guest, stock, toml_inline};
 use serde_json::{Value, json};
 
 use crate::cli::text;
-use crate::resume_cli::{conclave, kill, start};
+use crate::resume_cli::{conclave, start};
 
 const OVERLAY: &str = r#"grants.files = [{ dir = "data", at = "/folder", mode = "overlay" }]"#;
 
@@ -280,7 +280,7 @@ fn a_killed_run_resumes_with_its_changes_and_a_person_applies_them() {
         let output = conclave(&rig, &["diff", &run, way, "--yes"]);
         assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     }
-    kill(child);
+    rig.kill(child);
     model.is_released.store(true, Ordering::SeqCst);
     let output = conclave(&rig, &["resume", &run, "--json"]);
     let seen = text(&output.stdout);

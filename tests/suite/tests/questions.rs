@@ -5,7 +5,7 @@ use conclave_test_support::Rig;
 use serde_json::{Value, json};
 
 use crate::cli::text;
-use crate::resume_cli::{conclave, kill, start, until};
+use crate::resume_cli::{conclave, start, until};
 
 /// Returns a config whose agent asks its user, and then repeats what its model says. The server
 /// goes on with its replies when the run is resumed.
@@ -56,7 +56,7 @@ fn an_answer_reaches_an_interrupted_run_when_it_is_resumed_and_the_first_one_cou
     let (rig, _server) = asking();
     let child = start(&rig, &["run", "c.toml", "go", "--questions", "wait"]);
     let question = question(&rig);
-    kill(child);
+    rig.kill(child);
     let id = id(&question);
     let answer = |more: &[&str]| conclave(&rig, &[&["answer", &id], more].concat()).status.code();
     assert_eq!(answer(&["the oldest"]), Some(0));
@@ -74,7 +74,7 @@ fn a_resumed_run_asks_as_it_did_when_it_was_started() {
     let (rig, _server) = asking();
     let child = start(&rig, &["run", "c.toml", "go", "--questions", "wait"]);
     let id = id(&question(&rig));
-    kill(child);
+    rig.kill(child);
     let child = start(&rig, &["resume"]);
     // Without a terminal it would have ended, with nobody to ask.
     until("it runs again", || (question(&rig)["run_state"] == "running").then_some(()));
@@ -96,5 +96,5 @@ fn an_approval_is_no_question_and_an_unknown_id_is_an_error() {
     let unknown = conclave(&rig, &["answer", &format!("{room}:c99"), "x"]);
     let stderr = text(&unknown.stderr);
     assert!(unknown.status.code() == Some(2) && stderr.contains(&id), "{stderr}");
-    kill(child);
+    rig.kill(child);
 }

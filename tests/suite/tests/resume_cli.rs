@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use conclave_models::test_server::{Server, TestReply};
-pub(crate) use conclave_test_support::until;
-use conclave_test_support::{Rig, calling, stock};
+use conclave_test_support::{Rig, block_on, calling, stock};
+pub(crate) use conclave_test_support::{kill, until};
 use serde_json::{Value, json};
 
 use crate::cli::text;
@@ -27,12 +27,6 @@ pub(crate) fn conclave(rig: &Rig, arguments: &[&str]) -> Output {
 
 pub(crate) fn start(rig: &Rig, arguments: &[&str]) -> Child {
     command(rig, arguments).spawn().expect("the program runs")
-}
-
-/// Kills the process at once, without a signal that it could handle.
-pub(crate) fn kill(mut child: Child) {
-    child.kill().expect("it can be killed");
-    child.wait().expect("it has ended");
 }
 
 /// A server whose first reply is complete. After it the server is silent until it is released.
@@ -77,7 +71,7 @@ impl Slow {
         let before = self.server.requests().len();
         let child = start(rig, arguments);
         self.server.wait_for_requests(before + 2);
-        kill(child);
+        rig.kill(child);
     }
 }
 
@@ -227,7 +221,9 @@ fn a_live_run_is_stopped_from_another_terminal() {
     slow.server.wait_for_requests(2);
     let run = left(&rig);
     let busy = conclave(&rig, &["resume", &run]);
-    assert!(text(&busy.stderr).contains("is running in another process"), "{}", text(&busy.stderr));
+    let stderr = text(&busy.stderr);
+    assert_eq!(busy.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains(&format!("`conclave stop {run}` stops it")), "{stderr}");
     let output = conclave(&rig, &["stop", &run, "--reason", "lunch"]);
     assert_eq!(
         (output.status.code(), text(&output.stdout)),
@@ -292,16 +288,20 @@ fn a_run_that_could_not_go_on_is_no_success() {
 
 #[test]
 fn a_stop_whose_hearer_died_ends_the_run_and_no_later_one() {
-    use conclave_runtime::store::{Mail, Store};
+    use conclave_runtime::ids::{Millis, RoomId};
+    use conclave_runtime::store::{Durability, RunOrigin, Store, StoreReader};
 
     let slow = Slow::start();
     let rig = slow.rig();
     slow.cut_off(&rig, &["run", "c.toml", "Tell it."]);
     let run = left(&rig);
-    let state = rig.folder().join("state");
-    let folder = state.join("stores").join(&stores(&state)[0]);
-    // A process that holds the store but does not react, as if it were hanging.
-    let deaf = Store::open(&folder).expect("nobody has it");
+    let store = rig.store(&rig.folder().join("state"));
+    // A process that has the run but does not react, as if it were hanging.
+    let deaf = Store::open(&store).expect("nobody has it");
+    let journals = deaf.journals(Durability::Group, RunOrigin::default());
+    let reopening = async { journals.reopen(&RoomId::from(run.as_str()), Millis(0)).await };
+    let reopened = block_on(reopening).expect("nobody has the run").expect("it is there");
+    let reader = StoreReader::open(&store).expect("it is read");
     let patient = conclave(&rig, &["stop", &run, "--wait", "0"]);
     assert_eq!(patient.status.code(), Some(1), "{}", text(&patient.stderr));
     assert!(
@@ -309,10 +309,10 @@ fn a_stop_whose_hearer_died_ends_the_run_and_no_later_one() {
         "{}",
         text(&patient.stderr)
     );
-    assert_eq!(Mail::in_folder(&folder).pending().expect("it is read"), []);
+    assert_eq!(reader.mail().pending().expect("it is read"), []);
     let stopping = start(&rig, &["stop", &run]);
-    until("the word", || Mail::in_folder(&folder).pending().ok().filter(|mail| !mail.is_empty()));
-    drop(deaf);
+    until("the word", || reader.mail().pending().ok().filter(|mail| !mail.is_empty()));
+    drop((reopened, journals, deaf));
     let ended = stopping.wait_with_output().expect("it ends");
     assert_eq!(
         (ended.status.code(), text(&ended.stdout)),
@@ -320,11 +320,7 @@ fn a_stop_whose_hearer_died_ends_the_run_and_no_later_one() {
         "{}",
         text(&ended.stderr)
     );
-    assert_eq!(
-        Mail::in_folder(&folder).pending().expect("it is read"),
-        [],
-        "nothing ends a later run"
-    );
+    assert_eq!(reader.mail().pending().expect("it is read"), [], "nothing ends a later run");
 }
 
 /// Returns a config with a call that a rule asks about.
@@ -401,7 +397,7 @@ fn a_call_that_waits_waits_through_a_restart_too() {
         let rig = asking();
         let child = start(&rig, &["run", "c.toml", "go", "--approvals", "wait"]);
         let id = waiting(&rig);
-        kill(child);
+        rig.kill(child);
         assert_eq!(waiting(&rig), id, "it waits still");
         let mut arguments = vec![word, &id];
         arguments.extend((word == "approve").then_some("--yes"));
@@ -425,7 +421,7 @@ fn a_second_word_says_so_and_counts_only_when_it_is_meant_to() {
     let rig = asking();
     let child = start(&rig, &["run", "c.toml", "go", "--approvals", "wait"]);
     let id = waiting(&rig);
-    kill(child);
+    rig.kill(child);
     assert_eq!(conclave(&rig, &["approve", &id, "--yes"]).status.code(), Some(0));
     for again in [vec!["approve", &id, "--yes"], vec!["refuse", &id]] {
         let output = conclave(&rig, &again);
@@ -495,7 +491,7 @@ fn a_resumed_run_decides_on_approvals_as_it_was_started() {
     let rig = asking();
     let child = start(&rig, &["run", "c.toml", "go", "--approvals", "wait"]);
     let id = waiting(&rig);
-    kill(child);
+    rig.kill(child);
     // Without a word about approvals the question waits again; with one it is answered so.
     let child = start(&rig, &["resume"]);
     until("the run has the question again", || {
@@ -510,7 +506,7 @@ fn a_resumed_run_decides_on_approvals_as_it_was_started() {
     let rig = asking();
     let child = start(&rig, &["run", "c.toml", "go", "--approvals", "wait"]);
     waiting(&rig);
-    kill(child);
+    rig.kill(child);
     let output = conclave(&rig, &["resume", "--approvals", "refuse"]);
     let said = text(&output.stdout) + &text(&output.stderr);
     assert!(said.contains("approvals are refused by --approvals refuse"), "{said}");

@@ -7,7 +7,7 @@ use conclave_test_support::{Rig, calling, guest, stepping, stock};
 use serde_json::{Value, json};
 
 use crate::cli::text;
-use crate::resume_cli::{conclave, kill, start, until};
+use crate::resume_cli::{conclave, start, until};
 
 const ASK: &str = "[[policy]]\ntool = \"echo.run\"\ndecide = \"ask\"\n";
 
@@ -53,7 +53,8 @@ fn approvals(rig: &Rig, count: usize) -> Vec<String> {
 }
 
 fn records(rig: &Rig, room: &str) -> Vec<Record> {
-    let reader = StoreReader::open(rig.folder().join("state/stores/1")).expect("a store is there");
+    let reader =
+        StoreReader::open(rig.store(&rig.folder().join("state"))).expect("a store is there");
     reader.records(&RoomId::from(room)).expect("it is read")
 }
 
@@ -184,7 +185,7 @@ fn a_run_that_was_cut_off_while_paused_goes_on_by_its_name() {
     let call = approvals(&rig, 1).remove(0);
     let run = newest(&rig)["run"].as_str().expect("a name").to_owned();
     said(&rig, &["pause", &run, "--reason", "the disk is nearly full"]);
-    kill(child);
+    rig.kill(child);
     for word in ["pause", "tell"] {
         let mut arguments = vec![word, &run];
         arguments.extend((word == "tell").then_some("x"));

@@ -5,13 +5,14 @@ mod program;
 mod ran;
 pub mod registry;
 mod rig;
+mod store;
 
 use std::path::PathBuf;
 
 pub use conclave_test_servers::{
     Direction, Ending, FaultProxy, PostgresFailure, TestDatabase, TestPostgres, postgres_or_skip,
 };
-pub use program::{bare, program, until, until_so};
+pub use program::{bare, kill, program, until, until_so};
 pub use ran::{Answer, Ran};
 pub use rig::{Rig, block_on, host, refused};
 

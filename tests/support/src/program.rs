@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::{Rig, cache};
@@ -41,7 +41,7 @@ pub fn bare(program: impl AsRef<OsStr>) -> Command {
 
 impl Rig {
     /// Returns `conclave ARGUMENTS` in the rig's folder, with an empty stdin. Home, state and
-    /// temporary files are in the rig. All tests share the compilation cache.
+    /// temporary files are in the rig, and so are the runs unless they are in a database. All tests share the compilation cache.
     #[must_use]
     pub fn conclave(&self, arguments: &[&str]) -> Command {
         let mut command = self.bare(program());
@@ -50,6 +50,9 @@ impl Rig {
             .env("CONCLAVE_CACHE", cache())
             .env("CONCLAVE_STATE", self.root().join("state"))
             .stdin(Stdio::null());
+        if let Some(database) = self.database().get() {
+            command.env("CONCLAVE_STORE", database.url());
+        }
         command
     }
 
@@ -65,6 +68,15 @@ impl Rig {
         command.current_dir(self.folder());
         command
     }
+}
+
+/// Kills a process at once, without a signal that it could handle. See [`Rig::kill`].
+///
+/// # Panics
+/// If the process cannot be killed.
+pub fn kill(mut child: Child) {
+    child.kill().expect("it can be killed");
+    child.wait().expect("it has ended");
 }
 
 /// Polls until `look` returns a value.

@@ -9,8 +9,65 @@ use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::ids::{ChannelId, RoomId};
 use conclave_core::types::outcome::{Outcome, Status};
-use conclave_runtime::journal::MemoryJournals;
+use conclave_runtime::event::Record;
+use conclave_runtime::journal::{Journals, MemoryJournals};
+use conclave_runtime::store::{Durability, RoomRow, RunOrigin, Store, StoreReader};
 use conclave_runtime::subscribe::{Published, RunEvent};
+use conclave_test_servers::{TestDatabase, database_of_test_store};
+
+use crate::store::address;
+
+/// The room of a rig's run.
+pub(crate) const ROOM: &str = "test";
+
+/// The journals of a rig's run: in memory, or in a database of its own where the tests of any store
+/// play on PostgreSQL.
+pub(crate) enum RunJournals {
+    Memory(MemoryJournals),
+    Stored(Store, TestDatabase),
+}
+
+impl RunJournals {
+    pub(crate) fn new() -> Self {
+        let Some(database) = database_of_test_store() else {
+            return Self::Memory(MemoryJournals::default());
+        };
+        Self::Stored(Store::open(address(&database)).expect("the store opens"), database)
+    }
+
+    pub(crate) fn journals(&self) -> Arc<dyn Journals> {
+        match self {
+            Self::Memory(journals) => Arc::new(journals.clone()),
+            Self::Stored(store, _) => store.journals(Durability::Group, RunOrigin::default()),
+        }
+    }
+
+    /// Returns the records of the run's rooms, ordered by name.
+    pub(crate) fn records(self) -> Vec<(RoomId, Vec<Record>)> {
+        match self {
+            Self::Memory(journals) => {
+                let all = |room: RoomId| {
+                    let records = journals.records(&room);
+                    (room, records.iter().map(|record| Record::clone(record)).collect())
+                };
+                journals.rooms().into_iter().map(all).collect()
+            }
+            Self::Stored(store, _database) => {
+                let address = store.address().clone();
+                // Only its end commits all that it has taken.
+                drop(store);
+                let reader = StoreReader::open(address).expect("the store can be read");
+                let mut rooms = reader.rooms(&RoomId::from(ROOM)).expect("the rooms are read");
+                let all = |row: RoomRow| {
+                    let records = reader.records(&row.room).expect("the room is read");
+                    (row.room, records)
+                };
+                rooms.sort_by(|one, other| one.room.cmp(&other.room));
+                rooms.into_iter().map(all).collect()
+            }
+        }
+    }
+}
 
 /// A finished run.
 pub struct Ran {
@@ -18,7 +75,7 @@ pub struct Ran {
     pub happenings: Vec<Published>,
     /// The messages on channels.
     pub heard: Vec<(ChannelId, String)>,
-    journals: MemoryJournals,
+    journals: Vec<(RoomId, Vec<Record>)>,
 }
 
 /// The result of a tool call.
@@ -35,7 +92,7 @@ impl Ran {
     pub(crate) fn new(
         outcome: Arc<Outcome>,
         happenings: Vec<Published>,
-        journals: MemoryJournals,
+        journals: Vec<(RoomId, Vec<Record>)>,
         heard: Vec<(ChannelId, String)>,
     ) -> Self {
         let ran = Self { outcome, happenings, heard, journals };
@@ -127,24 +184,20 @@ impl Ran {
     /// Returns the rooms of the run.
     #[must_use]
     pub fn rooms(&self) -> Vec<RoomId> {
-        self.journals.rooms()
+        self.journals.iter().map(|(room, _)| room.clone()).collect()
     }
 
     /// Returns the events of a room.
     #[must_use]
     pub fn events(&self, room: &str) -> Vec<Event> {
-        self.journals
-            .records(&RoomId::from(room))
-            .iter()
-            .map(|record| record.event.clone())
-            .collect()
+        let of_room = self.journals.iter().filter(|(name, _)| name.as_str() == room);
+        of_room.flat_map(|(_, records)| records).map(|record| record.event.clone()).collect()
     }
 
     /// Checks that every room equals the fold of its journal, also after the journal was written
     /// and read.
     fn assert_folds(&self) {
-        for room in self.journals.rooms() {
-            let records = self.journals.records(&room);
+        for (room, records) in &self.journals {
             let lines: String = records
                 .iter()
                 .map(|record| to_line(record).expect("it is not nested too deep") + "\n")
@@ -153,13 +206,13 @@ impl Ran {
             let folded = fold(read);
             assert_eq!(
                 folded,
-                fold(records.iter().map(|record| (**record).clone())),
+                fold(records.iter().cloned()),
                 "the written form of {room} says the same"
             );
             let ended = folded
                 .outcome()
                 .unwrap_or_else(|| panic!("the journal of {room} leads to the end of the room"));
-            if room.as_str() == "test" {
+            if room.as_str() == ROOM {
                 assert_eq!(*ended, self.outcome, "the journal leads to the outcome");
             }
         }

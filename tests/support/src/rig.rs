@@ -11,13 +11,13 @@ use conclave_runtime::blobs::MemoryBlobs;
 use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::exec::ProgramLauncher;
-use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::kv::MemoryKv;
 use conclave_runtime::secrets::Sources;
 use conclave_runtime::subscribe::{Published, Subscriber, Subscribers};
 use conclave_runtime::{Follow, Host, HostOptions, Prepared, RunOptions};
 
-use crate::ran::Ran;
+use crate::ran::{ROOM, Ran, RunJournals};
+use crate::store::RigDatabase;
 
 /// A host, a folder, and scripted users.
 pub struct Rig {
@@ -30,6 +30,7 @@ pub struct Rig {
     /// Outlives each run's host, like a file on disk.
     kv: Arc<MemoryKv>,
     blobs: Arc<MemoryBlobs>,
+    database: RigDatabase,
 }
 
 impl Default for Rig {
@@ -53,6 +54,7 @@ impl Rig {
             refuse_messages: false,
             kv: Arc::default(),
             blobs: Arc::default(),
+            database: RigDatabase::default(),
         }
     }
 
@@ -66,6 +68,11 @@ impl Rig {
     #[must_use]
     pub fn root(&self) -> &Path {
         self.root.path()
+    }
+
+    /// Returns the database of its runs, if it has one.
+    pub(crate) fn database(&self) -> &RigDatabase {
+        &self.database
     }
 
     /// Returns the attachments of its runs.
@@ -147,7 +154,7 @@ impl Rig {
         message: &str,
         follow: impl Fn(&Seen<'_>) + Send + Sync + 'static,
     ) -> Ran {
-        let journals = MemoryJournals::default();
+        let journals = RunJournals::new();
         let people = Arc::new(People {
             answers: Mutex::new(self.answers.clone()),
             deaf: self.refuse_messages,
@@ -159,19 +166,18 @@ impl Rig {
             follow: Box::new(follow),
         });
         let options = RunOptions {
-            ids: Arc::new(RoomId::from("test")),
+            ids: Arc::new(RoomId::from(ROOM)),
             channels: Arc::clone(&people) as Arc<dyn Channels>,
-            journals: Arc::new(journals.clone()),
+            journals: journals.journals(),
             subscribers: Subscribers::new([Arc::clone(&recorder) as Arc<dyn Subscriber>]),
             ..RunOptions::default()
         };
-        let run =
-            prepared.start(Some(message.to_owned()), options).expect("a journal in memory opens");
+        let run = prepared.start(Some(message.to_owned()), options).expect("a journal opens");
         *lock(&recorder.stop) = Some(run.handle());
-        let outcome: Arc<Outcome> = run.outcome().await.expect("a journal in memory does not fail");
+        let outcome: Arc<Outcome> = run.outcome().await.expect("a journal does not fail");
         let happenings = std::mem::take(&mut *lock(&recorder.happenings));
         let heard = std::mem::take(&mut *lock(&people.heard));
-        Ran::new(outcome, happenings, journals, heard)
+        Ran::new(outcome, happenings, journals.records(), heard)
     }
 }
 

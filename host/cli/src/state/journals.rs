@@ -23,7 +23,7 @@ use crate::args::{Approvals, Keep, Questions, word_of};
 use crate::program::error::CliError;
 use crate::state::run_changes::pending_changes;
 use crate::state::state_folder::make_private;
-use crate::state::stores::{bulk_folder, open, stores_folder};
+use crate::state::stores::{bulk_folder, open, stores_folder, watch};
 use crate::ui::show::printable;
 use crate::ui::stderr;
 
@@ -229,6 +229,7 @@ fn open_free(is_bulk: bool) -> Result<Option<Store>, StoreError> {
     make_private(&folder)
         .map_err(|error| StoreError::Other { store: (&folder).into(), what: error.to_string() })?;
     let store = Store::open_free(&folder)?;
+    watch(&store);
     // Runs that cannot be removed now are left to the next start.
     let _ = store.collect(&Retention {
         runs: Some(if is_bulk { BULK } else { RUNS }),

@@ -188,12 +188,14 @@ impl PendingCall {
         let until = Instant::now() + RECORDED_WITHIN;
         while self.mail().state(mail)? != MailState::Gone {
             if Instant::now() >= until || !self.stored_run.reader.is_in_use()? {
-                return Ok(false);
+                break;
             }
             std::thread::sleep(EVERY);
         }
+        // The record decides: a process that ended at once may have left the message.
         match self.recorded()? {
             Some(recorded) if recorded.message.as_ref() == Some(&mail.id) => Ok(true),
+            None if self.mail().state(mail)? != MailState::Gone => Ok(false),
             _ => Err(self.decided_before()),
         }
     }

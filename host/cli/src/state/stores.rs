@@ -3,10 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use conclave_core::types::ids::RoomId;
 use conclave_runtime::store::{
-    self, RunFilter, RunRow, RunState, Store, StoreAddress, StoreError, StoreOptions, StoreReader,
+    self, OpenStore, RunFilter, RunRow, RunState, Store, StoreAddress, StoreError, StoreOptions,
+    StoreReader,
 };
 
 use crate::program::error::CliError;
@@ -15,6 +18,13 @@ use crate::state::store_address::named_store;
 use crate::ui::show::printable;
 use crate::ui::show::run_state::SERVED;
 use crate::ui::stderr;
+
+/// The time that the end of the process waits for its stores. A look into the mail, which no signal
+/// interrupts, takes milliseconds unless the database is away.
+const CLOSED_WITHIN: Duration = Duration::from_secs(3);
+
+/// The interval between two looks at stores that close.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Kinds of waits that only a user can end.
 const USER_WAITS: [&str; 3] = ["approval", "top-up", "user"];
@@ -200,7 +210,27 @@ pub(crate) fn read(store: &StoreAddress) -> Result<StoreReader, StoreError> {
 pub(crate) fn open(store: &StoreAddress, command: &str) -> Result<Store, StoreError> {
     let host = machine_name().unwrap_or_default();
     let command = command.to_owned();
-    Store::open_with(store, &StoreOptions { host, command, ..StoreOptions::default() })
+    let options = StoreOptions { host, command, ..StoreOptions::default() };
+    Store::open_with(store, &options).inspect(watch)
+}
+
+/// The stores that this process has opened for writing.
+static OPENED: Mutex<Vec<OpenStore>> = Mutex::new(Vec::new());
+
+/// Notes a store that this process has opened, for [`wait_until_closed`].
+pub(crate) fn watch(store: &Store) {
+    OPENED.lock().unwrap_or_else(PoisonError::into_inner).push(store.watch_open());
+}
+
+/// Waits until the stores that this process has opened are closed, for the end of the process: a
+/// host that ends before it has given back what it owns keeps other hosts waiting for its lease. One
+/// that cannot be closed in time is left as by a process that was killed.
+pub(crate) fn wait_until_closed() {
+    let opened = std::mem::take(&mut *OPENED.lock().unwrap_or_else(PoisonError::into_inner));
+    let until = Instant::now() + CLOSED_WITHIN;
+    while opened.iter().any(OpenStore::is_open) && Instant::now() < until {
+        std::thread::sleep(LOOK_AGAIN);
+    }
 }
 
 #[cfg(unix)]

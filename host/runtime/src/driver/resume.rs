@@ -33,13 +33,14 @@ impl Driver {
         shared: Arc<RunContext>,
         inlet: Inlet,
     ) -> Result<Result<Self, Inlet>, JournalFailure> {
-        let Some(reopened) = shared.journals.reopen(&inlet.id).await? else {
+        let Some(reopened) = shared.journals.reopen(&inlet.id, shared.clock.now()).await? else {
             return Ok(Err(inlet));
         };
+        let last_at = reopened.last_at();
         let (unfinished, journal, messages) = reopened.folded();
         // Without the difference, a clock that was set back would delay every deadline until it has
         // caught up.
-        let ahead_ms = unfinished.room.now().since(shared.clock.now());
+        let ahead_ms = unfinished.room.now().max(last_at).since(shared.clock.now());
         let now = shared.clock.now().plus(ahead_ms);
         let setup = Arc::clone(unfinished.room.setup());
         // A room that was never opened has no secret yet.

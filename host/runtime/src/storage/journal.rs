@@ -124,6 +124,13 @@ pub struct Reopened {
 }
 
 impl Reopened {
+    /// The time of the last record behind the snapshot, 0 without one. That of a take-over is not
+    /// in the room's own time, and comes from the clock of another host if that host took the room
+    /// and did nothing more.
+    pub(crate) fn last_at(&self) -> Millis {
+        self.records.last().map_or(Millis(0), |last| last.at)
+    }
+
     /// The room after all of its records, the writer and the messages.
     pub(crate) fn folded(self) -> (Unfinished, Box<dyn Journal>, Vec<(ControlId, ControlCommand)>) {
         let Self { snapshot, records, stopped, messages, journal } = self;
@@ -213,9 +220,10 @@ pub trait Journals: Send + Sync + 'static {
     }
 
     /// The journal of an interrupted room. `None` if there is none, or if these journals cannot be
-    /// read again. The future fails if the journal exists and cannot be read.
-    fn reopen(&self, room: &RoomId) -> Reopening {
-        let _ = room;
+    /// read again. The future fails if the journal exists and cannot be read. A store that several
+    /// hosts share records with the time `now` of this host's clock that it has taken the room.
+    fn reopen(&self, room: &RoomId, now: Millis) -> Reopening {
+        let _ = (room, now);
         Box::pin(std::future::ready(Ok(None)))
     }
 }
@@ -356,7 +364,7 @@ impl Journals for MemoryJournals {
         Box::pin(std::future::ready(Ok(records)))
     }
 
-    fn reopen(&self, room: &RoomId) -> Reopening {
+    fn reopen(&self, room: &RoomId, _: Millis) -> Reopening {
         let records = self
             .lock()
             .get(room)
@@ -496,7 +504,6 @@ impl Journal for JsonLinesJournal {
 mod tests {
     use conclave_core::journal::record::from_lines;
     use conclave_core::protocol::event::{Event, Principal, RULES, RunOpening as Run};
-    use conclave_core::types::ids::Millis;
     use serde_json::json;
 
     use super::*;
@@ -529,7 +536,7 @@ mod tests {
         let written = std::fs::read_to_string(journals.path(&room)).unwrap();
         assert_eq!(from_lines(&written).unwrap(), [Record::clone(&fine)], "all of a batch or none");
         // It is an export: a run in the same room neither continues nor overwrites it.
-        assert!(journals.reopen(&room).await.unwrap().is_none());
+        assert!(journals.reopen(&room, Millis(0)).await.unwrap().is_none());
         assert!(journals.open(&room).unwrap().await.is_err());
     }
 }

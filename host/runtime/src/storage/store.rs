@@ -48,7 +48,7 @@ pub(crate) use postgres::TestDatabase;
 pub use postgres::{CopiedFiles, DatabaseCopy, PostgresKv};
 pub use reader::{AuditRow, RunFilter, RunMatch, StoreReader};
 pub use rows::{RoomRow, RunRow, RunState, WaitRow};
-pub use writer::{Collected, Retention, StoreCheck};
+pub use writer::{Collected, OpenStore, Retention, StoreCheck};
 
 /// The reason why a store cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -218,6 +218,12 @@ impl Store {
     #[must_use]
     pub fn folder(&self) -> Option<&Path> {
         self.0.folder()
+    }
+
+    /// Whether this store is still open, without holding it open.
+    #[must_use]
+    pub fn watch_open(&self) -> OpenStore {
+        self.0.watch_open()
     }
 
     /// The counters so far.

@@ -7,7 +7,7 @@ use conclave_runtime::approval::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::control::ControlCommand;
-use conclave_runtime::ids::{ControlId, RoomId};
+use conclave_runtime::ids::{ControlId, Millis, RoomId};
 use conclave_runtime::journal::{
     JournalFailure, Journals, MemoryJournals, Opening, Reopened, Reopening,
 };
@@ -103,8 +103,8 @@ impl Journals for Mailed {
         self.0.open(room)
     }
 
-    fn reopen(&self, room: &RoomId) -> Reopening {
-        let (reopening, messages) = (self.0.reopen(room), self.1.clone());
+    fn reopen(&self, room: &RoomId, now: Millis) -> Reopening {
+        let (reopening, messages) = (self.0.reopen(room, now), self.1.clone());
         Box::pin(async move { Ok(reopening.await?.map(|it| Reopened { messages, ..it })) })
     }
 }

@@ -818,9 +818,9 @@ impl Journals for Gated {
         }))
     }
 
-    fn reopen(&self, room: &RoomId) -> Reopening {
+    fn reopen(&self, room: &RoomId, now: Millis) -> Reopening {
         let (gated, reopening, is_child) =
-            (self.clone(), self.journals.reopen(room), is_child(room));
+            (self.clone(), self.journals.reopen(room, now), is_child(room));
         Box::pin(async move {
             if is_child {
                 gated.pass().await;

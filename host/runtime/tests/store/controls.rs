@@ -17,12 +17,13 @@ use conclave_runtime::fail_points;
 use conclave_runtime::ids::{CallId, RoomId};
 use conclave_runtime::native::{self, Call, Plugin, Step, Tool};
 use conclave_runtime::store::{
-    ControlCommand, ControlMessage, Durability, Mail, MailState, RunState, Store, StoreReader,
+    ControlCommand, ControlMessage, Durability, MailState, RunState, Store, StoreAddress,
+    StoreReader,
 };
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 use serde_json::json;
 
-use crate::support::{about, records};
+use crate::support::{StorePlace, about, records};
 
 /// The variable with the child's arguments; [`the_child`] does nothing without it.
 const WORDS: &str = "CONCLAVE_CONTROL_CHILD";
@@ -65,9 +66,9 @@ async fn prepared(folder: &Path) -> (Arc<Host>, Prepared) {
 }
 
 /// Begins or resumes the run, and receives messages until it has ended.
-async fn live(folder: &Path, kill: Option<&str>) {
+async fn live(folder: &Path, address: &StoreAddress, kill: Option<&str>) {
     let (host, prepared) = prepared(folder).await;
-    let store = Store::open(folder.join("kept")).unwrap();
+    let store = Store::open(address).unwrap();
     let room = RoomId::from(ROOM);
     let options = || RunOptions {
         ids: Arc::new(room.clone()),
@@ -101,7 +102,8 @@ async fn live(folder: &Path, kill: Option<&str>) {
     }
     running.await.unwrap();
     // The message that ended the run is deleted too.
-    while !Mail::in_folder(&folder.join("kept")).pending().unwrap().is_empty() {
+    let reader = StoreReader::open(address).unwrap();
+    while !reader.mail().pending().unwrap().is_empty() {
         inbox.receive(|_| {}).await;
         tokio::task::yield_now().await;
     }
@@ -111,20 +113,21 @@ async fn live(folder: &Path, kill: Option<&str>) {
 #[test]
 fn the_child() {
     let Ok(words) = std::env::var(WORDS) else { return };
-    let (folder, kill): (PathBuf, Option<String>) = serde_json::from_str(&words).unwrap();
+    let (folder, store, kill): (PathBuf, String, Option<String>) =
+        serde_json::from_str(&words).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(live(&folder, kill.as_deref()));
+    runtime.block_on(live(&folder, &store.parse().unwrap(), kill.as_deref()));
 }
 
-fn start(folder: &Path, kill: Option<&str>) -> Child {
+fn start(folder: &Path, place: &StorePlace, kill: Option<&str>) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["controls::the_child", "--exact", "--nocapture", "--test-threads=1"]);
-    command.env(WORDS, serde_json::to_string(&(folder, kill)).unwrap());
+    command.env(WORDS, serde_json::to_string(&(folder, place.word(), kill)).unwrap());
     command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 /// Returns the call that waits for an approval.
-fn wait_for_approval(store: &Path, child: &mut Child) -> CallId {
+fn wait_for_approval(store: &StoreAddress, child: &mut Child) -> CallId {
     loop {
         let waits =
             StoreReader::open(store).and_then(|reader| reader.approvals(None)).unwrap_or_default();
@@ -149,38 +152,35 @@ fn an_approval_is_neither_lost_nor_applied_twice_wherever_its_receiver_is_killed
         ("after-control-deleted", true, false),
     ];
     for (point, is_journalled, is_there) in points {
-        let temp = tempfile::tempdir().unwrap();
-        let store = temp.path().join("kept");
-        let mut child = start(temp.path(), Some(point));
-        let call = wait_for_approval(&store, &mut child);
+        let (temp, place) = (tempfile::tempdir().unwrap(), StorePlace::new());
+        let mut child = start(temp.path(), &place, Some(point));
+        let call = wait_for_approval(place.address(), &mut child);
+        let reader = StoreReader::open(place.address()).unwrap();
         let mail = ControlMessage::new(
             RoomId::from(ROOM),
             ControlCommand::Decide { call, approval: Approval::Approved },
         );
-        Mail::in_folder(&store).send(&mail).unwrap();
+        reader.mail().send(&mail).unwrap();
         let killed = child.wait_with_output().unwrap();
         assert!(
             killed.status.code().is_none(),
             "{point}: {}",
             String::from_utf8_lossy(&killed.stderr)
         );
-        let has_it =
-            || StoreReader::open(&store).unwrap().has_received(&mail.room, &mail.id).unwrap();
+        place.end_leases();
+        let has_it = || reader.has_received(&mail.room, &mail.id).unwrap();
         assert_eq!(has_it(), is_journalled, "{point}");
         let state = if is_there { MailState::Taken } else { MailState::Gone };
         assert_eq!(
-            Mail::in_folder(&store).state(&mail).unwrap(),
+            reader.mail().state(&mail).unwrap(),
             state,
             "{point}: its sender learns that it was taken only once it is journalled"
         );
 
-        let ended = start(temp.path(), None).wait_with_output().unwrap();
+        let ended = start(temp.path(), &place, None).wait_with_output().unwrap();
         assert!(ended.status.success(), "{point}: {}", String::from_utf8_lossy(&ended.stderr));
-        assert!(
-            has_it() && Mail::in_folder(&store).state(&mail).unwrap() == MailState::Gone,
-            "{point}"
-        );
-        let all = records(&store, ROOM);
+        assert!(has_it() && reader.mail().state(&mail).unwrap() == MailState::Gone, "{point}");
+        let all = records(place.address(), ROOM);
         let received = all
             .iter()
             .filter(|record| matches!(record.event, Event::ControlReceived { .. }))
@@ -189,7 +189,7 @@ fn an_approval_is_neither_lost_nor_applied_twice_wherever_its_receiver_is_killed
             |event: &Event| matches!(event, Event::Decided { approval: Approval::Approved, .. });
         let approved = all.iter().filter(|record| approved(record.event.effective())).count();
         assert_eq!((received, approved), (1, 1), "{point}");
-        let row = StoreReader::open(&store).unwrap().rooms(&RoomId::from(ROOM)).unwrap().remove(0);
+        let row = reader.rooms(&RoomId::from(ROOM)).unwrap().remove(0);
         assert!(matches!(row.state, RunState::Ended(_)), "{point}");
         // A call that was in flight when its host was killed is not repeated.
         let rings = std::fs::read_to_string(temp.path().join("rings")).unwrap_or_default();

@@ -159,12 +159,12 @@ fn a_stop_is_noted_in_the_rooms_that_the_process_runs() {
     let store = Store::open(place.address()).unwrap();
     one = run(&store, "three", 1);
     store.note_stop(Millis(20_000)).unwrap();
-    drop(one);
     let reader = StoreReader::open(place.address()).unwrap();
     let until =
         |room: &str| reader.run(&RoomId::from(room)).unwrap().map(|row| row.until(Millis(30_000)));
     assert_eq!(until("three"), Some(Millis(30_000)), "its process runs");
     assert_eq!(until("one"), Some(Millis(9_000)), "its process stopped then");
+    drop(one);
     let stopped = |room: &str| reopen(&store, room).stopped;
     assert_eq!(["one", "three"].map(stopped), [Some(Millis(9_000)), Some(Millis(20_000))]);
 }

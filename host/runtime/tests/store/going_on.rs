@@ -287,3 +287,31 @@ async fn a_clock_that_was_set_back_between_two_processes_holds_up_no_deadline() 
         .collect();
     assert_eq!(deadlines, [1_000_086_400_000 + 600_000; 2]);
 }
+
+/// A host took the run, by a clock that is ahead, and ended before it did anything. The next one has
+/// a clock that is behind.
+#[tokio::test]
+async fn records_come_after_those_of_a_host_whose_clock_was_ahead() {
+    const BEHIND: u64 = 1_000_000_000_000;
+    let place = StorePlace::new();
+    let store = Store::open(place.address()).unwrap();
+    let desk = Plugin::agent("desk", |_: Step| async move { Ok(native::finish("well")) });
+    let host = Host::new(HostOptions { native: vec![desk], ..HostOptions::default() }).unwrap();
+    let config =
+        "entry = 'desk'\n[plugins.desk]\nsource = 'native:desk'\n[tasks.desk]\nagent = 'desk'\n";
+    let prepared = host.load(&Config::parse("desk.toml", "", config).unwrap()).await.unwrap();
+    let room = RoomId::from("talk");
+    let options = || {
+        let clock = Arc::new(Jumping(Mutex::new(BEHIND), false));
+        RunOptions { clock: clock as Arc<dyn Clock>, ..options(&store) }
+    };
+    prepared.start(Some("Talk.".to_owned()), options()).unwrap().outcome().await.unwrap();
+    let ahead = options().journals.reopen(&room, Millis(BEHIND + 5_000)).await.unwrap();
+    drop(ahead.unwrap());
+    let mut session = prepared.reopen(&room, options()).await.unwrap();
+    session.run("Talk.").await.unwrap();
+    let records = StoreReader::open(place.address()).unwrap().records(&room).unwrap();
+    let times: Vec<u64> = records.iter().map(|record| record.at.0).collect();
+    assert!(times.is_sorted(), "{times:?}");
+    assert_eq!(times[0], BEHIND);
+}

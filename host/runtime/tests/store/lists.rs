@@ -19,7 +19,7 @@ use conclave_runtime::{Host, HostOptions, RunOptions};
 
 use crate::support::{
     StorePlace, about, append, copied, end, ended, message_record, of_epoch, open, opened, record,
-    reopen, run, settle,
+    reopen, reopened_in, run, settle,
 };
 
 fn started_wait(key: WaitKey, kind: &str, at: Option<u64>) -> WaitChange {
@@ -87,10 +87,35 @@ fn a_room_that_was_let_go_or_left_by_another_process_is_cut_off_until_it_is_reop
     };
     assert_eq!(state(), RunState::Interrupted);
     let mut reopened = reopen(&store, "a");
-    append(&mut *reopened.journal, &[message_record(2, "x")]).unwrap();
+    // A store that hosts share has recorded the take-over too.
+    let next = reopened.records.len() as u64;
+    append(&mut *reopened.journal, &[message_record(next, "x")]).unwrap();
     assert_eq!(state(), RunState::Running);
-    end(&mut *reopened.journal, message_record(3, "x"), Status::MaxTurns);
+    end(&mut *reopened.journal, message_record(next + 1, "x"), Status::MaxTurns);
     assert_eq!(state(), RunState::Ended(Status::MaxTurns));
+}
+
+/// Whoever reopens a run may leave a child room as it is.
+#[test]
+fn a_child_room_is_cut_off_until_it_is_reopened_itself() {
+    let place = StorePlace::new();
+    let store = Store::open(place.address()).unwrap();
+    drop((run(&store, "a", 2), run(&store, "a/1", 1)));
+    drop(store);
+    let store = Store::open(place.address()).unwrap();
+    let states = || {
+        let rooms = StoreReader::open(place.address()).unwrap().rooms(&RoomId::from("a")).unwrap();
+        rooms.iter().map(|row| row.state).collect::<Vec<_>>()
+    };
+    assert_eq!(states(), [RunState::Interrupted; 2]);
+    // A barrier of the second reopening commits the first.
+    let root = reopen(&store, "a");
+    assert!(reopened_in(&*store.journals(Durability::Group, about()), "a/2").unwrap().is_none());
+    assert_eq!(states(), [RunState::Running, RunState::Interrupted]);
+    let child = reopen(&store, "a/1");
+    assert!(reopened_in(&*store.journals(Durability::Group, about()), "a/2").unwrap().is_none());
+    assert_eq!(states(), [RunState::Running; 2]);
+    drop((root, child));
 }
 
 #[test]

@@ -1,8 +1,12 @@
-//! Control messages of other processes, as files.
+//! Control messages of other processes, as files or as rows.
 
 use conclave_core::types::approval::Approval;
 use conclave_runtime::ids::{CallId, RoomId};
-use conclave_runtime::store::{ControlCommand, ControlMessage, Mail, MailState, Store, StoreError};
+use conclave_runtime::store::{
+    ControlCommand, ControlMessage, Mail, MailState, Store, StoreError, StoreReader,
+};
+
+use crate::support::StorePlace;
 
 fn stop(room: &str) -> ControlMessage {
     ControlMessage::new(RoomId::from(room), ControlCommand::Stop { reason: "enough".to_owned() })
@@ -10,13 +14,15 @@ fn stop(room: &str) -> ControlMessage {
 
 #[test]
 fn messages_lie_in_order_until_they_are_taken_back() {
-    let temp = tempfile::tempdir().unwrap();
+    let place = StorePlace::new();
     assert!(matches!(
-        Mail::in_folder(temp.path()).send(&stop("a")),
+        StoreReader::open(place.address()).map(drop),
         Err(StoreError::Missing { .. })
     ));
-    let _store = Store::open(temp.path()).unwrap();
-    assert_eq!(Mail::in_folder(temp.path()).pending().unwrap(), []);
+    let _store = Store::open(place.address()).unwrap();
+    let reader = StoreReader::open(place.address()).unwrap();
+    let mail = || reader.mail();
+    assert_eq!(mail().pending().unwrap(), []);
     let decide = || {
         ControlMessage::new(
             RoomId::from("a/1"),
@@ -25,26 +31,31 @@ fn messages_lie_in_order_until_they_are_taken_back() {
     };
     // Two messages with the same content are distinct.
     let sent = [stop("a"), decide(), stop("b"), stop("b")];
-    sent.iter().for_each(|mail| Mail::in_folder(temp.path()).send(mail).unwrap());
-    assert_eq!(Mail::in_folder(temp.path()).pending().unwrap(), sent);
-    assert!(
-        sent.iter()
-            .all(|mail| Mail::in_folder(temp.path()).state(mail).unwrap() == MailState::Waiting)
-    );
-    let back = Mail::in_folder(temp.path()).take_back(|mail| mail.id == sent[2].id).unwrap();
+    sent.iter().for_each(|message| mail().send(message).unwrap());
+    assert_eq!(mail().pending().unwrap(), sent);
+    assert!(sent.iter().all(|message| mail().state(message).unwrap() == MailState::Waiting));
+    let back = mail().take_back(|message| message.id == sent[2].id).unwrap();
     assert_eq!(back, sent[2..3]);
     assert_eq!(
-        (
-            Mail::in_folder(temp.path()).state(&sent[2]).unwrap(),
-            Mail::in_folder(temp.path()).state(&sent[3]).unwrap()
-        ),
+        (mail().state(&sent[2]).unwrap(), mail().state(&sent[3]).unwrap()),
         (MailState::Gone, MailState::Waiting)
     );
-    assert_eq!(Mail::in_folder(temp.path()).take_back(|mail| mail.id == sent[2].id).unwrap(), []);
+    assert_eq!(mail().take_back(|message| message.id == sent[2].id).unwrap(), []);
     let long = ControlMessage::new(
         RoomId::from("a"),
         ControlCommand::Stop { reason: "x".repeat(2 << 20) },
     );
-    assert!(Mail::in_folder(temp.path()).send(&long).is_err());
-    assert_eq!(Mail::in_folder(temp.path()).pending().unwrap().len(), 3);
+    assert!(mail().send(&long).is_err());
+    assert_eq!(mail().pending().unwrap().len(), 3);
+}
+
+mod files {
+    use super::*;
+
+    #[test]
+    fn a_message_to_a_folder_without_a_store_is_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let sent = Mail::in_folder(temp.path()).send(&stop("a"));
+        assert!(matches!(sent, Err(StoreError::Missing { .. })));
+    }
 }

@@ -11,17 +11,17 @@ use crate::support::{
 
 #[test]
 fn only_what_has_ended_goes_and_the_chain_stays_whole() {
-    let temp = tempfile::tempdir().unwrap();
-    let store = Store::open(temp.path()).unwrap();
+    let place = StorePlace::new();
+    let store = Store::open(place.address()).unwrap();
     for room in ["a", "b", "c"] {
         ended(&store, room);
     }
     let going = run(&store, "d", 2);
-    let head = StoreReader::open(temp.path()).unwrap().verify(None).unwrap().head.unwrap();
+    let head = StoreReader::open(place.address()).unwrap().verify(None).unwrap().head.unwrap();
     let dry = store.collect(&Retention { runs: Some(2), before: None, dry: true }).unwrap();
     let names = |runs: &[RoomId]| runs.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!((names(&dry.runs), dry.records), (vec!["a".to_owned(), "b".to_owned()], 6));
-    let reader = StoreReader::open(temp.path()).unwrap();
+    let reader = StoreReader::open(place.address()).unwrap();
     assert_eq!(reader.runs(&RunFilter::default()).unwrap().len(), 4, "a dry run removes nothing");
     assert!(store.collect(&Retention::default()).unwrap().runs.is_empty());
     assert!(
@@ -44,10 +44,8 @@ fn only_what_has_ended_goes_and_the_chain_stays_whole() {
     // detected.
     ended(&store, "a");
     drop((going, store));
-    crate::support::sql(temp.path())
-        .execute("DELETE FROM events WHERE room = 'a' AND seq = 1", [])
-        .unwrap();
-    let problems = damage(&StoreReader::open(temp.path()).unwrap().verify(None).unwrap());
+    place.change("DELETE FROM events WHERE room = 'a' AND seq = 1");
+    let problems = damage(&StoreReader::open(place.address()).unwrap().verify(None).unwrap());
     assert!(
         problems
             .iter()

@@ -8,8 +8,8 @@ use conclave_core::journal::snapshot::SNAPSHOT_FORMAT;
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::completion::{Completion, Prompt, StopReason, TokenUsage};
 use conclave_runtime::config::Config;
-use conclave_runtime::event::{Event, Record};
-use conclave_runtime::ids::RoomId;
+use conclave_runtime::event::Record;
+use conclave_runtime::ids::{Millis, RoomId};
 use conclave_runtime::journal::{Journal, Reopened, Unfinished};
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
 use conclave_runtime::native::{self, Plugin, Step};
@@ -21,8 +21,8 @@ use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 use tokio::sync::Notify;
 
 use crate::support::{
-    StorePlace, about, append, copied, damage, end, message_record, open, opened, records, reopen,
-    sql,
+    StorePlace, about, append, copied, damage, end, message_record, of_epoch, open, opened,
+    records, reopen, sql, without_owned,
 };
 
 fn opened_every(store: impl Into<StoreAddress>, records: u64) -> Store {
@@ -46,6 +46,7 @@ impl Written {
     /// Appends records, and a snapshot if one is due.
     fn append(&mut self, records: &[Arc<Record>]) {
         append(&mut *self.journal, records).unwrap();
+        let records = of_epoch(&*self.journal, records);
         self.room.extend(records.iter().map(|record| Record::clone(record)));
         if self.journal.snapshot_due().unwrap() <= self.room.next {
             self.journal.keep_snapshot(self.room.clone());
@@ -67,10 +68,11 @@ fn written(store: &Store, records: u64) {
 /// Returns the number of the first record that was read, the number of records read, and the room
 /// that they lead to.
 async fn read(store: &Store) -> (u64, usize, String) {
-    let reopening = store.journals(Durability::Group, about()).reopen(&RoomId::from("a"));
+    let reopening =
+        store.journals(Durability::Group, about()).reopen(&RoomId::from("a"), Millis(1_000));
     let Reopened { snapshot, records, .. } = reopening.await.unwrap().unwrap();
     let mut room = snapshot.map(|snapshot| *snapshot).unwrap_or_default();
-    let (first, count) = (room.next, records.len());
+    let (first, count) = (room.next, without_owned(records.clone()).len());
     room.extend(records);
     (first, count, room.to_snapshot().unwrap())
 }
@@ -88,17 +90,15 @@ fn folded(store: impl Into<StoreAddress>) -> String {
 #[test]
 fn a_resumed_room_reads_the_records_behind_its_snapshot_and_no_others() {
     for (count, first) in [(9, 0), (10, 10), (25, 20), (30, 30)] {
-        let temp = tempfile::tempdir().unwrap();
-        let store = opened_every(temp.path(), 10);
+        let place = StorePlace::new();
+        let store = opened_every(place.address(), 10);
         written(&store, count);
         let (from, read, room) = resumed(&store);
         assert_eq!((from, read as u64), (first, count - first));
         assert_eq!(store.written().snapshots, count / 10, "one for every ten records");
-        assert_eq!(room, folded(temp.path()));
-        let rows: i64 = sql(temp.path())
-            .query_row("SELECT count(*) FROM snapshots", [], |row| row.get(0))
-            .unwrap();
-        assert_eq!(rows, i64::from(first > 0), "a room has its newest alone");
+        assert_eq!(room, folded(place.address()));
+        let rows = place.count("snapshots", "true");
+        assert_eq!(rows, usize::from(first > 0), "a room has its newest alone");
     }
 }
 
@@ -125,8 +125,8 @@ fn what_is_read_does_not_grow_with_the_journal() {
 
 #[test]
 fn a_resumed_room_goes_on_with_its_snapshots_where_it_stopped() {
-    let temp = tempfile::tempdir().unwrap();
-    let store = opened_every(temp.path(), 10);
+    let place = StorePlace::new();
+    let store = opened_every(place.address(), 10);
     written(&store, 17);
     let Reopened { snapshot, records, journal, .. } = reopen(&store, "a");
     assert_eq!(journal.snapshot_due(), Some(20));
@@ -137,9 +137,10 @@ fn a_resumed_room_goes_on_with_its_snapshots_where_it_stopped() {
     drop(going);
     assert_eq!(resumed(&store).0, 20);
     // Without one, the next is due at once: another interruption must not cost all records again.
-    sql(temp.path()).execute("DELETE FROM snapshots", []).unwrap();
+    place.change("DELETE FROM snapshots");
     let reopened = reopen(&store, "a");
-    assert_eq!((reopened.records.len(), reopened.journal.snapshot_due()), (21, Some(10)));
+    assert_eq!(reopened.records[0].seq, 0);
+    assert_eq!(reopened.journal.snapshot_due(), Some(10));
 }
 
 #[test]
@@ -148,22 +149,22 @@ fn a_snapshot_that_cannot_be_used_is_ignored() {
     for (change, is_damage) in [
         // The process was killed before the commit.
         ("DELETE FROM snapshots".to_owned(), false),
-        ("UPDATE snapshots SET body = CAST(body || ' ' AS BLOB)".to_owned(), true),
-        ("UPDATE snapshots SET body = x'ff'".to_owned(), true),
-        ("UPDATE snapshots SET hash = x''".to_owned(), true),
+        ("UPDATE snapshots SET body = substr(body, 2)".to_owned(), true),
+        ("UPDATE snapshots SET body = hash".to_owned(), true),
+        ("UPDATE snapshots SET hash = body".to_owned(), true),
         // Of another record, and of none.
         ("UPDATE snapshots SET next = 19".to_owned(), true),
         ("UPDATE snapshots SET next = 0".to_owned(), true),
         ("UPDATE snapshots SET next = 26".to_owned(), true),
         (format!("UPDATE snapshots SET hash = {of_record}"), true),
     ] {
-        let temp = tempfile::tempdir().unwrap();
-        let store = opened_every(temp.path(), 10);
+        let place = StorePlace::new();
+        let store = opened_every(place.address(), 10);
         written(&store, 25);
         assert_eq!(resumed(&store).0, 20);
-        sql(temp.path()).execute(&change, []).unwrap();
-        assert_eq!(resumed(&store), (0, 25, folded(temp.path())), "{change}");
-        let problems = damage(&StoreReader::open(temp.path()).unwrap().check().unwrap());
+        place.change(&change);
+        assert_eq!(resumed(&store), (0, 25, folded(place.address())), "{change}");
+        let problems = damage(&StoreReader::open(place.address()).unwrap().check().unwrap());
         let expected = ["the snapshot of room a is not what was written"];
         assert_eq!(problems, expected[..usize::from(is_damage)], "{change}");
     }
@@ -296,9 +297,7 @@ fn a_run_that_is_given_up_ends_after_its_snapshot() {
     let store = opened_every(place.address(), 10);
     written(&store, 10);
     store.give_up(&RoomId::from("a"), "enough").unwrap();
-    let mut records = records(place.address(), "a");
-    // Where hosts share a store, the run was taken for its end.
-    records.retain(|record| !matches!(record.event, Event::Owned { .. }));
+    let records = without_owned(records(place.address(), "a"));
     assert_eq!(records.len(), 12);
     assert!(records.iter().all(|record| record.principal == records[0].principal));
     assert!(damage(&StoreReader::open(place.address()).unwrap().check().unwrap()).is_empty());
@@ -419,12 +418,13 @@ async fn a_host_resumes_a_call_in_progress_from_a_snapshot_with_the_answers_that
 /// Kills at the commit of a snapshot, in a process of its own.
 #[cfg(feature = "kill-points")]
 mod kills {
-    use std::path::PathBuf;
     use std::process::Command;
 
     use conclave_runtime::fail_points::{OF_SNAPSHOT, arm};
+    use conclave_runtime::store::StoreAddress;
 
     use super::{folded, opened_every, resumed, written};
+    use crate::support::StorePlace;
 
     /// The variable with the child's arguments; [`the_child`] does nothing without it.
     const WORDS: &str = "CONCLAVE_SNAPSHOT_CHILD";
@@ -433,27 +433,29 @@ mod kills {
     #[test]
     fn the_child() {
         let Ok(words) = std::env::var(WORDS) else { return };
-        let (folder, point): (PathBuf, String) = serde_json::from_str(&words).unwrap();
+        let (store, point): (String, String) = serde_json::from_str(&words).unwrap();
         // The second snapshot: the first is there to fall back on.
         arm(&point, 2);
-        written(&opened_every(&folder, 10), 25);
+        let store: StoreAddress = store.parse().unwrap();
+        written(&opened_every(store, 10), 25);
     }
 
     #[test]
     fn a_process_that_is_killed_at_a_snapshot_has_its_records_and_the_one_before() {
         for (point, first) in OF_SNAPSHOT.into_iter().zip([10, 20]) {
-            let temp = tempfile::tempdir().unwrap();
+            let place = StorePlace::new();
             let killed = Command::new(std::env::current_exe().unwrap())
                 .args(["snapshots::kills::the_child", "--exact", "--test-threads=1"])
-                .env(WORDS, serde_json::to_string(&(temp.path(), point)).unwrap())
+                .env(WORDS, serde_json::to_string(&(place.word(), point)).unwrap())
                 .output()
                 .unwrap();
+            place.end_leases();
             assert!(!killed.status.success(), "{point} was never reached");
-            let store = opened_every(temp.path(), 10);
+            let store = opened_every(place.address(), 10);
             let (from, read, room) = resumed(&store);
             assert_eq!(from, first, "{point}");
             assert!(from + read as u64 >= 20, "{point}: the records before it are durable");
-            assert_eq!(room, folded(temp.path()), "{point}");
+            assert_eq!(room, folded(place.address()), "{point}");
         }
     }
 }

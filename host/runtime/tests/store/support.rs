@@ -25,25 +25,69 @@ pub(crate) const SECRET: RoomSecret = RoomSecret::new([0x5e; RoomSecret::LENGTH]
 /// The place of a test's store: a folder, or a database if `CONCLAVE_TEST_STORE` is `postgres`.
 pub(crate) struct StorePlace {
     address: StoreAddress,
-    _folder: tempfile::TempDir,
-    _database: Option<TestDatabase>,
+    folder: tempfile::TempDir,
+    database: Option<TestDatabase>,
 }
 
 impl StorePlace {
     pub(crate) fn new() -> Self {
-        let _folder = tempfile::tempdir().unwrap();
-        let _database = database_of_test_store();
-        let address = match &_database {
+        let folder = tempfile::tempdir().unwrap();
+        let database = database_of_test_store();
+        let address = match &database {
             Some(database) => database.url().parse().unwrap(),
-            None => _folder.path().into(),
+            None => folder.path().into(),
         };
-        Self { address, _folder, _database }
+        Self { address, folder, database }
     }
 
     pub(crate) fn address(&self) -> &StoreAddress {
         &self.address
     }
+
+    /// The address as a word for another process.
+    pub(crate) fn word(&self) -> String {
+        match &self.database {
+            Some(database) => database.url(),
+            None => self.folder.path().to_string_lossy().into_owned(),
+        }
+    }
+
+    /// Changes the tables by hand. The statement is of both engines.
+    pub(crate) fn change(&self, statement: &str) {
+        match &self.database {
+            Some(database) => drop(database.query(&[TABLES, statement]).unwrap()),
+            None => sql(self.folder.path()).execute_batch(statement).unwrap(),
+        }
+    }
+
+    /// Returns the texts of the only column of a query, none of which has a line break. The query is
+    /// of both engines.
+    pub(crate) fn texts(&self, query: &str) -> Vec<String> {
+        if let Some(database) = &self.database {
+            return database.query(&[TABLES, query]).unwrap().lines().map(str::to_owned).collect();
+        }
+        let connection = sql(self.folder.path());
+        let mut query = connection.prepare(query).unwrap();
+        let rows = query.query_map([], |row| row.get(0)).unwrap();
+        rows.collect::<Result<_, _>>().unwrap()
+    }
+
+    /// Returns the number of rows that a condition selects.
+    pub(crate) fn count(&self, table: &str, condition: &str) -> usize {
+        self.texts(&format!("SELECT 'x' FROM {table} WHERE {condition}")).len()
+    }
+
+    /// Ends the leases of the hosts of a database, as the time does.
+    pub(crate) fn end_leases(&self) {
+        if let Some(database) = &self.database {
+            let end = "UPDATE conclave.hosts SET until = now() - interval '1 second'";
+            database.query(&[end]).unwrap();
+        }
+    }
 }
+
+/// Makes the names of tables those of a store.
+const TABLES: &str = "SET search_path = conclave";
 
 pub(crate) fn setup() -> Arc<Setup> {
     let (entry, limits) = (TaskName::from("desk"), conclave_runtime::limits::RunLimits::default());
@@ -160,7 +204,7 @@ pub(crate) fn reopened_in(
     room: &str,
 ) -> Result<Option<Reopened>, JournalFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(journals.reopen(&RoomId::from(room)))
+    runtime.block_on(journals.reopen(&RoomId::from(room), Millis(1_000)))
 }
 
 pub(crate) fn open(store: &Store, room: &str) -> Box<dyn Journal> {
@@ -185,6 +229,12 @@ pub(crate) fn run(store: &Store, room: &str, records: u64) -> Box<dyn Journal> {
 pub(crate) fn ended(store: &Store, room: &str) {
     let mut journal = run(store, room, 2);
     end(&mut *journal, message_record(2, "bye"), Status::Done);
+}
+
+/// The records without those of a take-over, which only a store has that hosts share.
+pub(crate) fn without_owned(mut records: Vec<Record>) -> Vec<Record> {
+    records.retain(|record| !matches!(record.event, Event::Owned { .. }));
+    records
 }
 
 pub(crate) fn records(store: impl Into<StoreAddress>, room: &str) -> Vec<Record> {

@@ -12,6 +12,7 @@ use conclave_runtime::{RunInput, RunOptions};
 use serde_json::{Value, json};
 
 use crate::Runner;
+use crate::case_store::any_journals;
 use crate::toml_text::{string, value};
 
 /// The folder of the stock plugins, one level above the guests.
@@ -215,7 +216,8 @@ impl Conversation {
             Arc::clone(&records) as Arc<dyn Subscriber>,
             crate::bound::counter(),
         ]);
-        let options = RunOptions { subscribers, ..RunOptions::default() };
+        let options =
+            RunOptions { subscribers, journals: any_journals()?, ..RunOptions::default() };
         let mut session = prepared.session(options).map_err(|error| error.to_string())?;
         let outcome = session
             .run(RunInput { content: Some("go".to_owned()), ..RunInput::default() })

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use conclave_core::journal::recovery::INTERRUPTED;
 use conclave_core::types::ids::RoomId;
 use conclave_runtime::config::Config;
-use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::native::{Plugin, Tool};
 use conclave_runtime::{Host, HostOptions, Prepared, RunInput, RunOptions};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::Runner;
+use crate::case_store::CaseStore;
 use crate::toml_text::{string, value};
 
 /// The room id, which is also the name of its journal.
@@ -81,10 +81,10 @@ fn config(guests: &Path, names: &[String]) -> Result<String, String> {
     ))
 }
 
-fn options(journals: MemoryJournals) -> RunOptions {
+fn options(store: &CaseStore) -> RunOptions {
     RunOptions {
         ids: Arc::new(RoomId::from(ROOM)),
-        journals: Arc::new(journals),
+        journals: store.journals(),
         ..RunOptions::default()
     }
 }
@@ -92,30 +92,30 @@ fn options(journals: MemoryJournals) -> RunOptions {
 /// Stops a host with these calls in progress. Returns what a second host reports and does with the
 /// journal of that moment.
 pub(super) async fn play(runner: &Runner, names: Vec<String>) -> Result<Value, String> {
-    let (first, room) = (MemoryJournals::default(), RoomId::from(ROOM));
+    let (first, room) = (CaseStore::new()?, RoomId::from(ROOM));
     let before = World::new();
     let mut session = before
         .host(runner, &names)
         .await?
-        .session(options(first.clone()))
+        .session(options(&first))
         .map_err(|error| error.to_string())?;
     let crash = async {
         while before.executed().len() < names.len() {
             before.begun.notified().await;
         }
-        // The copy has the journal as a killed process leaves it: no record is added after this.
-        MemoryJournals::of(room.clone(), first.records(&room))
+        // The journal as a killed process leaves it: no record is added after this.
+        first.after_kill(&room).await
     };
     let second = tokio::select! {
         ended = session.run(RunInput::from("go")) => return Err(format!("it ended before the host was gone: {ended:?}")),
-        second = crash => second,
+        second = crash => second?,
     };
     drop(session);
 
     let after = World::new();
     let prepared = after.host(runner, &names).await?;
     let mut session =
-        prepared.reopen(&room, options(second)).await.map_err(|error| error.to_string())?;
+        prepared.reopen(&room, options(&second)).await.map_err(|error| error.to_string())?;
     if !session.is_cut_off() {
         return Err("the journal holds nothing that was cut off".to_owned());
     }

@@ -24,6 +24,8 @@ use conclave_runtime::{Host, HostOptions, RunInput, RunOptions};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
+use crate::case_store::any_journals;
+
 /// One step of an agent.
 #[derive(Clone, Debug)]
 pub(super) enum Move {
@@ -402,6 +404,7 @@ impl Stage {
             ]),
             channels: Arc::new(User(Arc::clone(&shared))),
             approver: Arc::new(Approves(Arc::clone(&shared))),
+            journals: any_journals()?,
             ..RunOptions::default()
         };
         let mut session = prepared.session(options).map_err(|error| error.to_string())?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use conclave_runtime::clock::SystemClock;
 use conclave_runtime::delegation::{BackgroundRecord, Delegation};
 use conclave_runtime::ids::RoomId;
-use conclave_runtime::journal::{JournalFailure, Journals, MemoryJournals, Opening};
+use conclave_runtime::journal::{JournalFailure, Journals, Opening};
 use conclave_runtime::{TaskHandle, WaitError};
 use serde_json::{Map, Value, json};
 
@@ -14,6 +14,7 @@ use super::delegate::{background, result, settled, shown};
 use super::stage::{Open, Stage};
 use super::{Case, names};
 use crate::Runner;
+use crate::case_store::CaseStore;
 
 /// The worker of these cases.
 const WORKER: &str = "agent-bg";
@@ -21,7 +22,7 @@ const WORKER: &str = "agent-bg";
 const LONG_MS: u64 = 60_000;
 
 pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
-    let open = staged(case).open_with(runner, journals(case), Arc::new(SystemClock)).await?;
+    let open = staged(case).open_with(runner, journals(case)?, Arc::new(SystemClock)).await?;
     match case.kind {
         "wait" => wait(&open, case).await,
         "submit_two_then_close" => close(&open, case).await,
@@ -64,13 +65,10 @@ fn staged(case: &Case<'_>) -> Stage {
 }
 
 /// Returns journals that refuse a missing room, so that it cannot be opened.
-fn journals(case: &Case<'_>) -> Arc<dyn Journals> {
+fn journals(case: &Case<'_>) -> Result<Arc<dyn Journals>, String> {
     let is_missing = case.get("child_room").is_some_and(Value::is_null);
-    if is_missing {
-        Arc::new(WithoutChildren::default())
-    } else {
-        Arc::new(MemoryJournals::default())
-    }
+    let journals = CaseStore::new()?.journals();
+    Ok(if is_missing { Arc::new(WithoutChildren(journals)) } else { journals })
 }
 
 async fn started(open: &Open, case: &Case<'_>, task: &str) -> Result<TaskHandle, String> {
@@ -198,9 +196,8 @@ async fn close(open: &Open, case: &Case<'_>) -> Result<Value, String> {
     Ok(json!({ "statuses": statuses }))
 }
 
-/// Journals in memory that refuse child rooms.
-#[derive(Default)]
-struct WithoutChildren(MemoryJournals);
+/// Journals that refuse child rooms.
+struct WithoutChildren(Arc<dyn Journals>);
 
 impl Journals for WithoutChildren {
     fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure> {

@@ -10,7 +10,6 @@ use conclave_runtime::clock::{BoxFuture, Clock, SystemClock};
 use conclave_runtime::delegation::{Delegation, ResultForm};
 use conclave_runtime::delivery::{Decision, DeliveryState};
 use conclave_runtime::ids::Millis;
-use conclave_runtime::journal::MemoryJournals;
 use serde_json::{Value, json};
 
 use super::Case;
@@ -19,6 +18,7 @@ use super::delegate::{add_strategy, outcome, settled};
 use super::followed::Follower;
 use super::stage::Stage;
 use crate::Runner;
+use crate::case_store::CaseStore;
 
 /// The number of rejected messages, if the case gives a number of failures but no success.
 const NEVER: u32 = 100;
@@ -57,9 +57,9 @@ fn wanted() -> Delegation {
 /// Ends the process while messages are in progress. The next process reads the journal.
 async fn close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let in_flight = case.number("in_flight").unwrap_or(1);
-    let journals = MemoryJournals::default();
+    let store = CaseStore::new()?;
     let stage = Stage { is_stuck: true, ..staged(case)? };
-    let open = stage.open_with(runner, Arc::new(journals.clone()), Arc::new(SystemClock)).await?;
+    let open = stage.open_with(runner, store.journals(), Arc::new(SystemClock)).await?;
     for number in 1..=in_flight {
         let task = open.delegate(None, wanted()).await.map_err(|refusal| refusal.message)?;
         open.wait(&task.id).await.map_err(|error| error.to_string())?;
@@ -67,13 +67,13 @@ async fn close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         open.follower.until(said).await.ok_or("nothing is said")?;
     }
     let room = open.room().clone();
-    // Copied at this moment, because a killed process writes nothing more.
-    let journals = MemoryJournals::of(room.clone(), journals.records(&room));
+    // From this moment on, because a killed process writes nothing more.
+    let killed = store.after_kill(&room).await?;
     drop(open.hosted);
     let follower = Follower::new(0, true);
     let options = RunOptions {
         channels: Arc::clone(&follower) as _,
-        journals: Arc::new(journals),
+        journals: killed.journals(),
         ..RunOptions::default()
     };
     let session = open.prepared.reopen(&room, options).await.map_err(|error| error.to_string())?;
@@ -93,9 +93,8 @@ async fn failing(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let failures = case.number("failures");
     let deaf = failures.and_then(|count| u32::try_from(count).ok()).unwrap_or(NEVER);
     let stage = Stage { deaf, ..staged(case)? };
-    let open = stage
-        .open_with(runner, Arc::new(MemoryJournals::default()), Arc::new(Hurried::default()))
-        .await?;
+    let open =
+        stage.open_with(runner, CaseStore::new()?.journals(), Arc::new(Hurried::default())).await?;
     let task = open.delegate(None, wanted()).await.map_err(|refusal| refusal.message)?;
     let record = task.wait(None).await.map_err(|error| error.to_string())?;
     let record = settled(&open, record).await;

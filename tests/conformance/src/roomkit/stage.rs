@@ -13,7 +13,7 @@ use conclave_runtime::clock::{Clock, SystemClock};
 use conclave_runtime::config::Config;
 use conclave_runtime::delegation::{BackgroundRecord, Delegation};
 use conclave_runtime::ids::{ChannelId, RoomId, TaskName};
-use conclave_runtime::journal::{Journals, MemoryJournals};
+use conclave_runtime::journal::Journals;
 use conclave_runtime::limits::RunLimits;
 use conclave_runtime::native::{Call, Check, Failure, Plugin, Tool};
 use conclave_runtime::request::{Refusal, RefusalCode};
@@ -27,6 +27,7 @@ use super::agents::{Agent, Script};
 use super::followed::Follower;
 use super::names;
 use crate::Runner;
+use crate::case_store::CaseStore;
 use crate::toml_text::{string, value};
 
 /// The agent that has the conversation unless the case names another one.
@@ -293,7 +294,7 @@ impl Stage {
 
     /// Opens a persistent room.
     pub(super) async fn open(self, runner: &Runner) -> Result<Open, String> {
-        self.open_with(runner, Arc::new(MemoryJournals::default()), Arc::new(SystemClock)).await
+        self.open_with(runner, CaseStore::new()?.journals(), Arc::new(SystemClock)).await
     }
 
     /// Opens a persistent room with these journals and this clock.

@@ -167,7 +167,7 @@ impl Journals for Host {
         Box::pin(std::future::ready(Ok(records)))
     }
 
-    fn reopen(&self, room: &RoomId) -> Reopening {
+    fn reopen(&self, room: &RoomId, _: Millis) -> Reopening {
         let mut tables = lock(&self.tables);
         let reopened = if tables.rooms.contains_key(room) {
             self.take(&mut tables, room).map(|epoch| {

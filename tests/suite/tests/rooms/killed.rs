@@ -12,9 +12,9 @@ use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::delegation::{BackgroundState, Delegation};
 use conclave_runtime::ids::{ChannelId, RoomId, TaskName};
 use conclave_runtime::limits::RunLimits;
-use conclave_runtime::store::{Durability, RunOrigin, Store};
+use conclave_runtime::store::{Durability, RunOrigin, Store, StoreAddress};
 use conclave_runtime::{RunInput, RunOptions, fail_points};
-use conclave_test_support::block_on;
+use conclave_test_support::{Rig, block_on};
 use tokio::sync::watch;
 
 use super::{IMMEDIATE, host, prepared};
@@ -89,11 +89,11 @@ impl Channels for Service {
 }
 
 /// Opens or resumes the room, starts all tasks, and closes the room once all results are delivered.
-fn live(folder: &Path) {
+fn live(folder: &Path, store: &StoreAddress) {
     block_on(async {
         let host = host();
         let prepared = prepared(&host, IMMEDIATE).await;
-        let store = Store::open(folder.join("kept")).expect("the store opens");
+        let store = Store::open(store).expect("the store opens");
         let service = Arc::new(Service::open(&folder.join("said")));
         let id = RoomId::from("r");
         let options = || RunOptions {
@@ -168,9 +168,9 @@ fn each_was_told_once(folder: &Path) {
 
 #[test]
 fn a_thousand_tasks_at_once_are_each_told_once() {
-    let folder = tempfile::tempdir().expect("a folder");
-    live(folder.path());
-    each_was_told_once(folder.path());
+    let rig = Rig::new();
+    live(rig.folder(), &rig.store(rig.folder()));
+    each_was_told_once(rig.folder());
 }
 
 /// Not a test of its own: the process that [`nor_does_a_kill_in_the_middle_lose_or_repeat_any`]
@@ -178,22 +178,25 @@ fn a_thousand_tasks_at_once_are_each_told_once() {
 #[test]
 fn the_child() {
     let Ok(words) = std::env::var(WORDS) else { return };
-    let (folder, kill): (PathBuf, Option<(String, u64)>) =
+    let (folder, store, kill): (PathBuf, String, Option<(String, u64)>) =
         serde_json::from_str(&words).expect("the parent's words");
     if let Some((name, nth)) = kill {
         fail_points::arm(&name, nth);
     }
-    live(&folder);
+    live(&folder, &store.parse().expect("the address of a store"));
 }
 
 #[test]
 fn nor_does_a_kill_in_the_middle_lose_or_repeat_any() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let rig = Rig::new();
     let run = |kill: Option<(&str, u64)>| {
         let mut command = Command::new(std::env::current_exe().expect("a test runs from a file"));
         command.args(["rooms::killed::the_child", "--exact", "--nocapture", "--test-threads=1"]);
-        let words = serde_json::to_string(&(folder.path(), kill)).expect("it is text");
-        command.env(WORDS, words).output().expect("it runs")
+        let words = (rig.folder(), rig.store_word(rig.folder()), kill);
+        let words = serde_json::to_string(&words).expect("it is text");
+        let output = command.env(WORDS, words).output().expect("it runs");
+        rig.end_leases();
+        output
     };
     // One kill while tasks are started, one while they end, one while results are delivered.
     for kill in [("before-child-opened", 400), ("after-child-ended", 300), ("before-append", 60)] {
@@ -206,5 +209,5 @@ fn nor_does_a_kill_in_the_middle_lose_or_repeat_any() {
     }
     let ended = run(None);
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-    each_was_told_once(folder.path());
+    each_was_told_once(rig.folder());
 }

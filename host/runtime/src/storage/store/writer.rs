@@ -18,8 +18,8 @@ mod sqlite;
 mod thread;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 use conclave_core::journal::recovery::Unfinished;
@@ -100,11 +100,30 @@ pub(super) struct StoreWriter {
     thread: Option<JoinHandle<()>>,
     /// Dropped last, so that the lock outlives the threads; `None` for a database.
     lock: Option<StoreLock>,
+    /// Dropped after the lock.
+    open: Arc<()>,
+}
+
+/// A look at a store that this process has opened.
+#[derive(Clone, Debug)]
+pub struct OpenStore(Weak<()>);
+
+impl OpenStore {
+    /// Whether the store is open. Once it is not, its last records are committed and other processes
+    /// may take its runs.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.0.strong_count() > 0
+    }
 }
 
 impl StoreWriter {
     pub(super) fn address(&self) -> &StoreAddress {
         &self.address
+    }
+
+    pub(super) fn watch_open(&self) -> OpenStore {
+        OpenStore(Arc::downgrade(&self.open))
     }
 
     pub(super) fn folder(&self) -> Option<&Path> {
@@ -166,13 +185,14 @@ impl StoreWriter {
         self.ask(WriterTask::Barrier).map_err(|cause| self.failed(&cause))
     }
 
-    /// Takes a room for this process, and returns its epoch; `None` if there is no such room.
-    async fn take(&self, room: &RoomId) -> Result<Option<u64>, Cause> {
+    /// Takes a room for this process at a time of its host's clock, and returns its epoch; `None`
+    /// if there is no such room.
+    async fn take(&self, room: &RoomId, now: Millis) -> Result<Option<u64>, Cause> {
         if !self.is_shared() {
             return Ok(Some(0));
         }
         let of_task = room.clone();
-        match self.submit(|answer| WriterTask::Take(of_task, answer)).await? {
+        match self.submit(|answer| WriterTask::Take(of_task, now, answer)).await? {
             Taken::Owned { epoch } => {
                 let mut epochs = self.shared.epochs();
                 match epochs.get(&room.run()) {

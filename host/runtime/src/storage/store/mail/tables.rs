@@ -113,8 +113,9 @@ pub(in crate::storage::store) fn delete(tables: &dyn Sql, id: &ControlId) -> Sql
     tables.execute("DELETE FROM inbox WHERE id = ?1", &[id.as_str().into()]).map(drop)
 }
 
-/// Returns the messages to the runs that a host has, oldest first. One that cannot be parsed is put
-/// aside.
+/// Returns the messages to the runs that a host has, oldest first, and those that a receiver of a
+/// room that has ended could not delete: no host takes its run any more. One that cannot be parsed is
+/// put aside.
 pub(in crate::storage::store) fn to_runs_of(
     tables: &dyn Sql,
     host: &str,
@@ -122,8 +123,10 @@ pub(in crate::storage::store) fn to_runs_of(
     let rows = tables.rows(
         "SELECT inbox.id, inbox.body FROM inbox
          JOIN rooms AS root ON root.room = split_part(inbox.room, '/', 1)
-         WHERE root.host = ?1 AND inbox.state <> 2 ORDER BY inbox.id",
-        &[host.into()],
+         WHERE root.host = ?1 AND inbox.state <> 2
+         UNION SELECT inbox.id, inbox.body FROM inbox JOIN rooms ON rooms.room = inbox.room
+         WHERE inbox.state = ?2 AND rooms.ended IS NOT NULL ORDER BY 1",
+        &[host.into(), TAKEN.into()],
         |row| Ok((row.get::<String>(0)?, row.get::<String>(1)?)),
     )?;
     let mut messages = Vec::with_capacity(rows.len());

@@ -32,15 +32,19 @@ fn runs_query(engine: EngineKind, condition: &str) -> String {
     )
 }
 
-/// The column of `rooms` that has the value of [`StoreReader::live`] if a process has the room's
-/// run open: the generation of that process; or 1 if the host that owns the run has a lease, 2 if
-/// the run waits for a worker, and 3 if it sleeps.
+/// The column of `rooms` that has the value of [`StoreReader::live`] if a process has the room
+/// open: the generation of that process; or 1 if the host that owns the run has a lease and has
+/// reopened the room if it is a child, 2 if the run waits for a worker, and 3 if it sleeps.
 fn live_column(engine: EngineKind) -> &'static str {
     match engine {
         EngineKind::Sqlite => "generation",
         #[cfg(feature = "postgres")]
         EngineKind::Postgres => {
-            "(SELECT CASE WHEN hosts.until > now() THEN 1 WHEN root.pool IS NULL THEN 0
+            "(SELECT CASE WHEN hosts.until > now() THEN
+                 CASE WHEN rooms.parent IS NULL OR root.epoch =
+                     (SELECT last.epoch FROM events AS last WHERE last.room = rooms.room
+                      ORDER BY last.seq DESC LIMIT 1) THEN 1 ELSE 0 END
+                 WHEN root.pool IS NULL THEN 0
                  WHEN root.wake_at > CAST(extract(epoch FROM now()) * 1000 AS BIGINT) THEN 3 ELSE 2 END
              FROM rooms AS root LEFT JOIN hosts ON hosts.host = root.host
              WHERE root.room = rooms.run)"

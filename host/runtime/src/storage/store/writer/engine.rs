@@ -15,8 +15,9 @@ pub(super) trait Engine: Send {
     /// Writes a group in one transaction.
     fn commit(&mut self, group: &CommitGroup<'_>) -> SqlResult<Committed>;
 
-    /// Takes a room for this host before its journal is read, and fences whoever had it.
-    fn take(&mut self, room: &RoomId) -> SqlResult<Taken>;
+    /// Takes a room for this host before its journal is read, and fences whoever had it. `now` is
+    /// the time of the host's clock.
+    fn take(&mut self, room: &RoomId, now: Millis) -> SqlResult<Taken>;
 
     /// Writes a snapshot in a transaction of its own, so that one that does not fit takes no record
     /// with it. Returns whether it was written.

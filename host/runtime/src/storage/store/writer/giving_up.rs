@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use conclave_core::journal::pending_work::WaitChange;
 use conclave_core::protocol::event::{Event, Principal, RULES, Record};
-use conclave_core::types::ids::RoomId;
+use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::types::outcome::{Outcome, Status};
 use conclave_core::types::usage::Spent;
 
@@ -24,6 +24,8 @@ struct OpenRoom {
     /// Whether records were written by rules that this host does not fold.
     has_other_rules: bool,
     has_ended: bool,
+    /// The time of its last record.
+    changed: Millis,
 }
 
 impl StoreWriter {
@@ -37,8 +39,8 @@ impl StoreWriter {
         let of_run = run.clone();
         let rooms = self.read_now(move |tables| {
             let rooms = "SELECT room, principal, spent,
-                 EXISTS (SELECT 1 FROM events WHERE events.room = rooms.room AND rules <> ?2), ended IS NOT NULL
-                 FROM rooms WHERE run = ?1 ORDER BY room";
+                 EXISTS (SELECT 1 FROM events WHERE events.room = rooms.room AND rules <> ?2), ended IS NOT NULL,
+                 changed FROM rooms WHERE run = ?1 ORDER BY room";
             tables.rows(rooms, &[(&of_run).into(), RULES.into()], |row| {
                 Ok(OpenRoom {
                     room: RoomId::from(row.get::<String>(0)?),
@@ -46,6 +48,7 @@ impl StoreWriter {
                     spent: serde_json::from_slice(row.bytes(2)?).unwrap_or_default(),
                     has_other_rules: row.get(3)?,
                     has_ended: row.get(4)?,
+                    changed: Millis(row.get(5)?),
                 })
             })
         });
@@ -71,11 +74,12 @@ impl StoreWriter {
     fn end_unread(self: &Arc<Self>, open: &OpenRoom, reason: &str) -> Result<(), StoreError> {
         let other = |what: String| StoreError::Other { store: self.address.clone(), what };
         let journals = StoreJournals::new(self, Durability::Group, RunOrigin::default());
+        let now = SystemClock.now().max(open.changed);
         let (mut journal, seq) =
-            journals.open_to_append_end(&open.room).map_err(|cause| other(cause.text))?;
+            journals.open_to_append_end(&open.room, now).map_err(|cause| other(cause.text))?;
         let record = Record {
             seq,
-            at: SystemClock.now(),
+            at: now,
             principal: open.principal.clone(),
             rules: RULES,
             epoch: journal.epoch(),
@@ -119,11 +123,13 @@ impl StoreWriter {
         let other = |what: String| StoreError::Other { store: self.address.clone(), what };
         // The origin noted with the run stays, so the default here is never written.
         let journals = StoreJournals::new(self, Durability::Group, RunOrigin::default());
-        let reopened = journals.reopen_now(room).map_err(|cause| other(cause.text))?;
+        let reopened =
+            journals.reopen_now(room, SystemClock.now()).map_err(|cause| other(cause.text))?;
         let Some(reopened) = reopened else { return Ok(()) };
+        let last_at = reopened.last_at();
         let (unfinished, mut journal, _) = reopened.folded();
         // Never before the last record, even if the clock was set back.
-        let now = SystemClock.now().max(unfinished.room.now());
+        let now = SystemClock.now().max(unfinished.room.now()).max(last_at);
         let down = unfinished.downtime(now);
         let (mut folded, mut records, mut waits) = (unfinished.room, Vec::new(), Vec::new());
         let events = [

@@ -10,7 +10,7 @@ use conclave_core::journal::record::JournalError;
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::control::ControlCommand;
 use conclave_core::protocol::event::{Event, RULES, Record};
-use conclave_core::types::ids::{ControlId, RoomId};
+use conclave_core::types::ids::{ControlId, Millis, RoomId};
 use conclave_core::types::request::RoomRequest;
 use tokio::sync::oneshot;
 
@@ -107,10 +107,10 @@ impl StoreJournals {
         Err(busy())
     }
 
-    async fn reopened(self, room: RoomId) -> Result<Option<Reopened>, Cause> {
+    async fn reopened(self, room: RoomId, now: Millis) -> Result<Option<Reopened>, Cause> {
         self.claim(&room).await?;
         let writer = Arc::clone(&self.writer);
-        let mut reopened = self.reopen_claimed(room.clone()).await?;
+        let mut reopened = self.reopen_claimed(room.clone(), now).await?;
         if let Some(reopened) = &mut reopened {
             reopened.messages = messages(&writer, room).await;
         }
@@ -118,9 +118,10 @@ impl StoreJournals {
     }
 
     /// Reads a journal for appending, on a thread that may block.
-    pub(super) fn reopen_now(self, room: &RoomId) -> Result<Option<Reopened>, Cause> {
+    pub(super) fn reopen_now(self, room: &RoomId, now: Millis) -> Result<Option<Reopened>, Cause> {
         self.claim_now(room)?;
-        futures_executor::block_on(tokio::task::unconstrained(self.reopen_claimed(room.clone())))
+        let reopening = self.reopen_claimed(room.clone(), now);
+        futures_executor::block_on(tokio::task::unconstrained(reopening))
     }
 
     /// Opens a journal to append the record that ends its run, on a thread that may block. Returns
@@ -128,10 +129,12 @@ impl StoreJournals {
     pub(super) fn open_to_append_end(
         self,
         room: &RoomId,
+        now: Millis,
     ) -> Result<(Box<dyn Journal>, u64), Cause> {
         self.claim_now(room)?;
         let mut journal = self.journal(room);
-        let epoch = futures_executor::block_on(tokio::task::unconstrained(self.writer.take(room)));
+        let taking = self.writer.take(room, now);
+        let epoch = futures_executor::block_on(tokio::task::unconstrained(taking));
         journal.epoch = epoch?.unwrap_or_default();
         let of_room = room.clone();
         // The records are not read, so the rules by which they were written do not matter.
@@ -145,13 +148,13 @@ impl StoreJournals {
         Ok((Box::new(journal), next))
     }
 
-    async fn reopen_claimed(self, room: RoomId) -> Result<Option<Reopened>, Cause> {
+    async fn reopen_claimed(self, room: RoomId, now: Millis) -> Result<Option<Reopened>, Cause> {
         // From here on, dropping the journal releases the room.
         let mut journal = self.journal(&room);
         // Records that the writer still holds are part of the room.
         self.writer.barrier().await?;
         // Before the journal is read: from here on no other host adds to it.
-        let Some(epoch) = self.writer.take(&room).await? else {
+        let Some(epoch) = self.writer.take(&room, now).await? else {
             drop(journal);
             self.writer.barrier().await?;
             return Ok(None);
@@ -265,11 +268,11 @@ impl Journals for StoreJournals {
         })
     }
 
-    fn reopen(&self, room: &RoomId) -> Reopening {
+    fn reopen(&self, room: &RoomId, now: Millis) -> Reopening {
         let (journals, room) = (self.clone(), room.clone());
         let place = self.writer.place();
         Box::pin(async move {
-            journals.reopened(room.clone()).await.map_err(|cause| cause.failure(&room, &place))
+            journals.reopened(room.clone(), now).await.map_err(|cause| cause.failure(&room, &place))
         })
     }
 }

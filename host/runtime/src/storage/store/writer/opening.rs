@@ -135,6 +135,7 @@ impl StoreWriter {
             reading: Some(reading),
             thread: Some(thread),
             lock: None,
+            open: Arc::new(()),
         })
     }
 }

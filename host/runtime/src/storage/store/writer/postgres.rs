@@ -19,7 +19,6 @@ use crate::storage::store::postgres::{
 };
 use crate::storage::store::record::{EventRow, StoredBytes};
 use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
-use crate::support::clock::{Clock, SystemClock};
 use crate::support::fail_points::kill_point;
 use group::GroupCall;
 
@@ -166,11 +165,11 @@ impl Engine for PostgresEngine {
         Ok(Committed { has_changed: true, refused })
     }
 
-    fn take(&mut self, room: &RoomId) -> SqlResult<Taken> {
+    fn take(&mut self, room: &RoomId, now: Millis) -> SqlResult<Taken> {
         let entry = &self.entry;
         self.session.retry(|link| {
             link.batch("BEGIN")?;
-            let result = take(link, room, entry)?;
+            let result = take(link, (room, now), entry)?;
             let is_owned = matches!(result, Taken::Owned { .. });
             link.batch(if is_owned { "COMMIT" } else { "ROLLBACK" })?;
             Ok(result)
@@ -187,6 +186,7 @@ impl Engine for PostgresEngine {
         let timers: Vec<i64> =
             snapshot.in_flight.timers().map(|timer| timer.0.cast_signed()).collect();
         let host = &self.entry.host;
+        kill_point!("before-snapshot");
         // The snapshot is bound to the record before it, so one of a host that lost the run would
         // only be older than the newest.
         let written = self.session.retry(|link| {
@@ -261,7 +261,7 @@ impl Engine for PostgresEngine {
 }
 
 /// Takes a room within a transaction. A child room belongs to whoever has its run.
-fn take(link: &Link, room: &RoomId, entry: &HostEntry) -> SqlResult<Taken> {
+fn take(link: &Link, (room, now): (&RoomId, Millis), entry: &HostEntry) -> SqlResult<Taken> {
     let run = room.run();
     let is_root = run == *room;
     let mine = "SELECT epoch FROM rooms WHERE room = ?1 AND host = ?2 FOR NO KEY UPDATE";
@@ -287,19 +287,21 @@ fn take(link: &Link, room: &RoomId, entry: &HostEntry) -> SqlResult<Taken> {
     }
     let mut owned = Vec::new();
     for room in rooms {
-        let sql = "SELECT records, changed, principal FROM rooms WHERE room = ?1";
+        let sql = "SELECT records, principal, (SELECT at FROM events WHERE events.room = rooms.room
+             ORDER BY seq DESC LIMIT 1) FROM rooms WHERE room = ?1";
         let Some(row) = link.rows(sql, &[&room.as_str()])?.pop() else {
             return Ok(Taken::Missing);
         };
-        let (records, changed): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+        let (records, last_at): (i64, Option<i64>) = (row.try_get(0)?, row.try_get(2)?);
         let epoch = epoch.cast_unsigned();
         let event = Event::Owned { host: entry.host.clone(), epoch };
         let body = serde_json::to_string(&event)
             .map_err(|error| SqlError::new(SqlErrorKind::Other, error.to_string()))?;
         let row = EventRow {
             seq: records.cast_unsigned(),
-            at: SystemClock.now().0.max(changed.cast_unsigned()),
-            principal: row.try_get::<_, &str>(2)?.into(),
+            // The clock of the host before may be ahead.
+            at: now.0.max(last_at.unwrap_or_default().cast_unsigned()),
+            principal: row.try_get::<_, &str>(1)?.into(),
             rules: RULES,
             epoch,
             body,

@@ -181,7 +181,7 @@ pub(super) enum WriterTask {
     Snapshot(Arc<RoomWriting>, Box<Unfinished>),
     Blob(StoredBytes),
     /// Takes a room for this host before its journal is read.
-    Take(RoomId, Answer<Taken>),
+    Take(RoomId, Millis, Answer<Taken>),
     /// Marks the room as open in this process.
     Claim(Arc<RoomWriting>),
     /// Marks the room as closed.

@@ -33,7 +33,7 @@ impl Engine for SqliteEngine {
         Ok(Committed { has_changed, refused: Vec::new() })
     }
 
-    fn take(&mut self, _: &RoomId) -> SqlResult<Taken> {
+    fn take(&mut self, _: &RoomId, _: Millis) -> SqlResult<Taken> {
         Ok(Taken::Owned { epoch: 0 })
     }
 

@@ -145,8 +145,8 @@ impl Thread {
                 WriterTask::Release(writing) => sorted.claims.push((writing, false)),
                 WriterTask::Settle(answer) => sorted.settle.push(answer),
                 WriterTask::Barrier(answer) => sorted.barriers.push(answer),
-                WriterTask::Take(room, answer) => {
-                    let _ = answer.send(self.ask(|thread| thread.engine.take(&room)));
+                WriterTask::Take(room, now, answer) => {
+                    let _ = answer.send(self.ask(|thread| thread.engine.take(&room, now)));
                 }
                 WriterTask::Collect(keep, answer) => {
                     // An ended run may continue: its process can begin another run in the room.

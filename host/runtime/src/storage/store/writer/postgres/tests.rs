@@ -69,7 +69,7 @@ fn commit(engine: &mut PostgresEngine, writes: &[Write]) -> Vec<(usize, Refusal)
 }
 
 fn take(engine: &mut PostgresEngine, room: &str) -> Taken {
-    engine.take(&RoomId::from(room)).unwrap()
+    engine.take(&RoomId::from(room), Millis(0)).unwrap()
 }
 
 /// Checks that the chain is the one of chain.rs, over the records of the table.
