@@ -3,9 +3,8 @@
 
 // The folders stand here from the lowest to the highest; a folder imports only from those above it in
 // this list, which `cargo xtask test` checks.
-/// Errors, exit codes, ids, and the processes that compile and that start programs.
+/// Errors, exit codes, and the processes that compile and that start programs.
 mod program {
-    pub(crate) mod approval_id;
     pub(crate) mod compile;
     pub(crate) mod error;
     #[cfg(feature = "exec")]
@@ -47,7 +46,6 @@ mod state {
     #[cfg(not(feature = "registry"))]
     #[path = "no_registry.rs"]
     pub(crate) mod registry;
-    pub(crate) mod run_changes;
     pub(crate) mod sdk;
     pub(crate) mod setup;
     #[cfg(feature = "postgres")]
@@ -68,7 +66,6 @@ mod session {
     pub(crate) mod context;
     pub(crate) mod ending;
     pub(crate) mod failure;
-    pub(crate) mod pending_calls;
 }
 
 mod commands;

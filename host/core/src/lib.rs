@@ -121,6 +121,7 @@ pub mod inspect {
     pub mod audit;
     pub mod explain;
     pub mod export;
+    pub mod pending_calls;
     pub mod permission_summary;
     pub mod prompts;
     pub mod questions;

@@ -5,12 +5,13 @@ use crate::failure::XtaskFailure;
 use crate::sources::Sources;
 
 /// The folders that are checked, each by itself.
-const FOLDERS: [&str; 9] = [
+const FOLDERS: [&str; 10] = [
     "host/core",
     "host/runtime",
     "host/cli",
     "host/models",
     "host/mcp",
+    "host/server",
     "host/trajectory",
     "sdk/rust",
     "plugins",

@@ -13,12 +13,13 @@ use crate::toml;
 
 /// The libraries that programs embed and the program, with their folders and the target that is
 /// checked.
-const PACKAGES: [(&str, &str, &[&str]); 6] = [
+const PACKAGES: [(&str, &str, &[&str]); 7] = [
     ("conclave-trajectory", "host/trajectory", &["--lib"]),
     ("conclave-core", "host/core", &["--lib"]),
     ("conclave-models", "host/models", &["--lib"]),
     ("conclave-runtime", "host/runtime", &["--lib"]),
     ("conclave-mcp", "host/mcp", &["--lib"]),
+    ("conclave-server", "host/server", &["--lib"]),
     ("conclave-host", "host/cli", &["--bin", "conclave"]),
 ];
 /// Features that only the repository's own tests and builds use.

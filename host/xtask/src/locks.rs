@@ -9,7 +9,8 @@ use crate::failure::XtaskFailure;
 use crate::rust_text::{Token, item_length, tokens};
 use crate::sources::{SourceFile, Sources};
 
-const CRATES: [&str; 4] = ["host/models/src", "host/runtime/src", "host/mcp/src", "host/cli/src"];
+const CRATES: [&str; 5] =
+    ["host/models/src", "host/runtime/src", "host/mcp/src", "host/server/src", "host/cli/src"];
 /// Calls that wait for the disk, another process or the time. A name at the end may be the
 /// beginning of a longer one.
 const WAITS: [&str; 29] = [

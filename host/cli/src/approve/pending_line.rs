@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use anstyle::Style;
 use conclave_core::protocol::notice::Notice;
+use conclave_core::types::approval::approval_id;
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 
-use crate::program::approval_id::approval_id;
 use crate::ui::screen::{Screen, total_columns};
 use crate::ui::show::entry::EntryText;
 use crate::ui::show::{FAINT, ODD, one_line, paint};

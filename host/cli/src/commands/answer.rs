@@ -3,12 +3,12 @@
 
 use conclave_core::inspect::questions::{OpenQuestion, open_questions};
 use conclave_core::journal::pending_work::WaitKey;
+use conclave_core::types::approval::approval_id;
 use conclave_core::types::ids::TaskName;
 use conclave_runtime::store::{ControlCommand, RunRow, StoreReader, WaitRow};
 use serde_json::json;
 
 use crate::args::{self, OutputArgs};
-use crate::program::approval_id::approval_id;
 use crate::program::error::CliError;
 use crate::state::control::message_text;
 use crate::state::interrupted_runs::CONVERSATION;

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use anstyle::Style;
 use conclave_core::journal::pending_work::WaitKey;
-use conclave_core::types::approval::ApprovalRequest;
+use conclave_core::types::approval::{ApprovalRequest, approval_id};
 use conclave_core::types::ids::Millis;
 use conclave_core::types::risk::Risk;
 use conclave_runtime::store::{RunRow, WaitRow};
 use serde_json::json;
 
 use crate::args::{self, OutputArgs};
-use crate::program::approval_id::approval_id;
 use crate::program::error::CliError;
 use crate::state::pending_call::decisions;
 use crate::state::stores::OpenStores;

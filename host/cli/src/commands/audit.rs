@@ -12,7 +12,6 @@ use serde_json::json;
 
 use crate::args::{self, AuditCommand, OutputArgs};
 use crate::program::error::CliError;
-use crate::state::run_changes::change_decisions;
 use crate::state::stored_run::journals;
 use crate::state::stores::OpenStores;
 use crate::ui::show::amounts::{moment, now, parse_moment};
@@ -137,7 +136,9 @@ fn entries_of(reader: &StoreReader, run: &RoomId) -> Result<Vec<(RoomId, AuditEn
         let (room, records) = journal?;
         all.extend(entries(&retold(records)).into_iter().map(|entry| (room.clone(), entry)));
     }
-    let decisions = change_decisions(reader.address(), run)
+    let decisions = reader
+        .address()
+        .change_decisions(run)
         .map_err(|error| CliError::internal(printable(&error.to_string())))?;
     all.extend(decisions.iter().map(|decision| (run.clone(), decision_entry(decision))));
     Ok(all)

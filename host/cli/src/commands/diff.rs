@@ -18,7 +18,6 @@ use serde_json::json;
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::run_changes::{change_decisions, pending_changes};
 use crate::state::stored_run::StoredRun;
 use crate::state::stores::OpenStores;
 use crate::ui::screen::{columns, size};
@@ -67,7 +66,7 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
     if pending == 0 {
         let what = match all {
             0 => {
-                let decisions = change_decisions(found.reader.address(), &run);
+                let decisions = found.reader.address().change_decisions(&run);
                 let decisions = decisions.map_err(|e| failed(&e, &run))?;
                 let last = decisions.last().map(|last| format!(": {}", decided(last)));
                 let last = last.unwrap_or_default();
@@ -130,7 +129,7 @@ fn newest(
     is_only: bool,
 ) -> Result<Option<(StoredRun, Vec<RoomId>)>, CliError> {
     let runs = stores.runs(&RunFilter::default())?;
-    let runs = runs.iter().filter(|run| pending_changes(&run.store, &run.run) > 0);
+    let runs = runs.iter().filter(|run| run.store.pending_changes(&run.run) > 0);
     let mut runs = runs.map(|run| run.run.clone());
     let Some(run) = runs.next() else { return Ok(None) };
     let others: Vec<RoomId> = runs.collect();

@@ -13,7 +13,6 @@ use crate::program::error::CliError;
 use crate::state::control::pause_reason;
 use crate::state::interrupted_runs::CONVERSATION;
 use crate::state::observers;
-use crate::state::run_changes::{change_decisions, pending_changes};
 use crate::state::stores::{OpenStores, is_interrupted};
 use crate::ui::show::amounts::{ago, money, now, parse_moment, parse_usd, thousands, took};
 use crate::ui::show::listing::Listing;
@@ -208,12 +207,12 @@ impl RunFacts {
         let is_ended = matches!(row.state, RunState::Ended(_));
         let undelivered = reader.map(|reader| observers::undelivered(reader, row));
         // Unreadable decisions are reported by `show`, and must not hide the list of runs.
-        let decided = change_decisions(store, run).ok().and_then(|mut all| all.pop());
+        let decided = store.change_decisions(run).ok().and_then(|mut all| all.pop());
         Ok(Self {
             took_ms: row.until(now).since(row.started).saturating_sub(down_ms),
             waits,
             paused: reader.filter(|_| !is_ended).and_then(|reader| pause_reason(reader, run)),
-            changes: pending_changes(store, run),
+            changes: store.pending_changes(run),
             undelivered: undelivered.unwrap_or_default().values().sum(),
             decided: decided.map(|decision| decision.kind.as_str()),
         })

@@ -1,12 +1,7 @@
 //! `conclave serve [CONFIG]`: serves a channel of kind `web` to browsers. Each conversation on its
 //! page is a persistent room. The address goes to stdout, everything else to stderr.
 
-mod access;
-mod connections;
-mod conversation;
-mod conversations;
-mod events;
-mod http;
+mod operator;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -19,13 +14,12 @@ use conclave_core::types::ids::{ChannelId, RoomId};
 use conclave_runtime::clock::{Clock, SystemClock};
 use conclave_runtime::store::{RunFilter, RunRow, StoreAddress, StoreReader};
 use conclave_runtime::subscribe::Subscriber;
+use conclave_server::{Access, Address, Conversations, Operator, RoomParts, Server, ServerError};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 
-use self::access::{Access, Address};
-use self::conversations::{Conversations, RoomParts};
-use self::http::Server;
+use self::operator::{OperatorTerminal, url};
 use crate::approve::PendingLine;
 use crate::args::{self, Keep, OutputArgs};
 use crate::program::error::CliError;
@@ -35,7 +29,6 @@ use crate::session::context::JsonLinesOnStdout;
 use crate::session::ending::changes_line;
 use crate::state::control_inbox::ControlListener;
 use crate::state::journals::{RunCommand, RunStorage};
-use crate::state::run_changes::pending_changes;
 use crate::state::setup::{self, EngineStart};
 use crate::state::store_address::with_named_store;
 use crate::state::stores::room_folder;
@@ -91,37 +84,38 @@ pub(crate) async fn serve(
         subscribers.push(Arc::new(PendingLine { screen: Arc::clone(&screen), is_run: false }));
     }
     let attending = ControlListener::begin(store, &host, &screen);
+    let hosts = hosts(address, args.public.as_deref());
+    // A host without a port is that of a proxy, which has TLS.
+    let is_proxied = args.public.as_deref().is_some_and(|public| !has_port(public));
+    let scheme = if is_proxied { "https" } else { "http" };
+    let page = format!("{scheme}://{}", hosts[0]);
+    let operator: Arc<dyn Operator> =
+        Arc::new(OperatorTerminal { screen: Arc::clone(&screen), output, page: page.clone() });
     let conversations = Conversations::new(RoomParts {
         prepared,
         name: RoomId::from(name.as_str()),
         channel: channel.clone(),
         journals: storage.journals(),
         subscribers,
-        screen: Arc::clone(&screen),
+        operator: Arc::clone(&operator),
         store: reader.address().clone(),
     });
     let resumed = conversations.resume(&reader).await?;
-    let hosts = hosts(address, args.public.as_deref());
-    // A host without a port is that of a proxy, which has TLS.
-    let is_proxied = args.public.as_deref().is_some_and(|public| !has_port(public));
-    let scheme = if is_proxied { "https" } else { "http" };
-    let page = format!("{scheme}://{}", hosts[0]);
     let reached = Address {
         port: address.port(),
         hosts,
         is_public: args.public.is_some(),
         has_tls: is_proxied,
     };
-    let access = Access::new(reached, next_address(page.clone(), output, &screen))?;
-    // In the fragment, which browsers send to no server: neither a proxy nor a log sees the token.
-    let url = format!("{page}/#token={}", access.token());
+    let access = Access::new(reached, operator)?;
+    let url = url(&page, &access.token());
     report(&args, (&channel, &name, resumed), &url, (output, &screen))?;
-    let router = http::router(Server::new(access, conversations));
+    let server = Server::new(access, conversations);
     // The rooms are not stopped: they are resumed, as after a crash.
     interrupts.run_begins();
     interrupts.lingers();
     tokio::select! {
-        () = connections::serve(listener, router) => {}
+        () = server.serve(listener) => {}
         () = interrupts.next() => {}
         () = terminated() => {}
     }
@@ -144,7 +138,7 @@ pub(crate) async fn serve(
 /// them open.
 fn changes_of_conversations(reader: &StoreReader, name: &str) -> Vec<String> {
     let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
-    let of_run = |run: RoomId| changes_line(&run, pending_changes(reader.address(), &run));
+    let of_run = |run: RoomId| changes_line(&run, reader.address().pending_changes(&run));
     let runs = runs.into_iter().map(|row| row.run);
     runs.filter(|run| is_served(run, name)).filter_map(of_run).collect()
 }
@@ -152,29 +146,6 @@ fn changes_of_conversations(reader: &StoreReader, name: &str) -> Vec<String> {
 /// Whether the run is a conversation of the server with this name.
 fn is_served(run: &RoomId, name: &str) -> bool {
     run.as_str().strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-}
-
-/// Returns what prints the address for the next browser, once one was used.
-fn next_address(
-    page: String,
-    output: OutputArgs,
-    screen: &Arc<Screen>,
-) -> Box<dyn Fn(&str) + Send + Sync> {
-    let screen = Arc::clone(screen);
-    Box::new(move |token| {
-        // In the fragment, as the first one.
-        let url = format!("{page}/#token={token}");
-        let printed = if output.json {
-            stdout::queue_json(json!({ "type": "address", "url": url }))
-        } else {
-            let what = "a browser used the address; for another browser there is a new one:";
-            screen.line(paint(FAINT, what));
-            stdout::queue(format!("{url}\n"))
-        };
-        if let Err(error) = printed {
-            screen.notice(format_args!("the next address cannot be printed: {error}"));
-        }
-    })
 }
 
 /// Prints where the page is.
@@ -321,6 +292,16 @@ fn check_owner(reader: &StoreReader, name: &str, file: &Path) -> Result<(), CliE
         format!("the store holds {}, which belongs to `conclave {}` of {of}", row.run, row.command);
     Err(CliError::usage(what)
         .hint("choose another name, or another store: --room NAME, --store STORE"))
+}
+
+impl From<ServerError> for CliError {
+    fn from(error: ServerError) -> Self {
+        match error {
+            ServerError::Store(error) => error.into(),
+            ServerError::Resume(error) => error.into(),
+            error => Self::internal(error.to_string()),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,6 @@ use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::observers::{undelivered, undelivered_line};
-use crate::state::run_changes::{blocked_changes, change_decisions, pending_changes};
 use crate::state::stored_run::{StoredRun, journals};
 use crate::ui::show::agents::Agents;
 use crate::ui::show::amounts::now;
@@ -72,9 +71,11 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
         config: row.config.as_ref().map(|config| config.display().to_string()),
         command: row.command.clone(),
         reason: row.reason.clone(),
-        pending_changes: pending_changes(&row.store, &row.run),
-        blocked_changes: blocked_changes(&row.store, &row.run),
-        change_decisions: change_decisions(&row.store, &row.run)
+        pending_changes: row.store.pending_changes(&row.run),
+        blocked_changes: row.store.blocked_changes(&row.run),
+        change_decisions: row
+            .store
+            .change_decisions(&row.run)
             .map_err(|error| CliError::internal(printable(&error.to_string())))?,
     };
     if let Some(file) = &args.html {

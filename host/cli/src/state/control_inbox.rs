@@ -5,14 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_core::types::approval::Approval;
+use conclave_core::types::approval::{Approval, approval_id};
 use conclave_core::types::request::RoomRequest;
 use conclave_runtime::ControlInbox;
 use conclave_runtime::Host;
 use conclave_runtime::store::{ControlCommand, ControlMessage, Store};
 use tokio::task::AbortHandle;
 
-use crate::program::approval_id::approval_id;
 use crate::ui::screen::Screen;
 use crate::ui::show::{FAINT, one_line, paint, printable};
 

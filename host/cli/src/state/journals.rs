@@ -21,7 +21,6 @@ use conclave_runtime::store::{Durability, Retention, RunOrigin, Store, StoreErro
 
 use crate::args::{Approvals, Keep, Questions, word_of};
 use crate::program::error::CliError;
-use crate::state::run_changes::pending_changes;
 use crate::state::state_folder::make_private;
 use crate::state::stores::{bulk_folder, open, stores_folder, watch};
 use crate::ui::show::printable;
@@ -149,7 +148,7 @@ impl RunStorage {
 
     /// The number of files that a run changed in overlays, for a person to apply or drop.
     pub(crate) fn pending_changes(&self, run: &RoomId) -> usize {
-        self.store().map_or(0, |store| pending_changes(store.address(), run))
+        self.store().map_or(0, |store| store.address().pending_changes(run))
     }
 
     /// Returns the records of a stored room; empty if they cannot be read.

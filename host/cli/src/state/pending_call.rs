@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use conclave_core::journal::pending_work::WaitKey;
 use conclave_core::protocol::event::{Event, Record};
-use conclave_core::types::approval::Approval;
+use conclave_core::types::approval::{Approval, approval_id, parse_approval_id};
 use conclave_core::types::ids::{CallId, ControlId, RoomId};
 use conclave_runtime::store::{
     ControlCommand, ControlMessage, DecisionSent, Mail, MailState, StoreAddress, StoreError,
@@ -16,7 +16,6 @@ use conclave_runtime::store::{
 use serde_json::json;
 
 use crate::args::OutputArgs;
-use crate::program::approval_id::{approval_id, parse_approval_id};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::stored_run::StoredRun;
@@ -82,8 +81,8 @@ impl PendingCall {
         store: Option<&StoreAddress>,
         kind: &'static PendingKind,
     ) -> Result<Self, CliError> {
-        let (room, call) = parse_approval_id(id)?;
-        let stored_run = StoredRun::resolve(Some(&room), store)?;
+        let Some((room, call)) = parse_approval_id(id) else { return Err(not_an_id(id)) };
+        let stored_run = StoredRun::resolve(Some(room), store)?;
         let mut waits = stored_run.reader.waits(Some(&stored_run.run()))?;
         waits.retain(kind.is_of);
         let is_this =
@@ -300,6 +299,12 @@ pub(crate) fn decision_word(approval: &Approval) -> &'static str {
     }
 }
 
+/// The error for a text that is no id.
+fn not_an_id(text: &str) -> CliError {
+    CliError::usage(format!("{text:?} is not the id of an approval"))
+        .hint("write RUN:cNUMBER, such as 3f2a91c0:c7; `conclave approvals` lists the pending ones")
+}
+
 /// The error for a call that is not pending, with those of that run that are.
 fn none(room: &RoomId, call: CallId, waits: &[WaitRow], kind: &PendingKind) -> CliError {
     let others = waits.iter().filter_map(|row| match row.wait.key {
@@ -316,4 +321,16 @@ fn none(room: &RoomId, call: CallId, waits: &[WaitRow], kind: &PendingKind) -> C
         others => format!("{} of this run: {}", kind.plural, others.join(", ")),
     };
     CliError::usage(what).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_is_no_id_is_a_usage_error_with_the_syntax() {
+        let error = not_an_id("3f2a");
+        assert_eq!(error.code(), exit::USAGE);
+        assert!(error.to_string().contains("RUN:cNUMBER"), "{error}");
+    }
 }

@@ -1,11 +1,11 @@
-//! The request to an approver, and the answer with its author.
+//! The request to an approver, its id, and the answer with its author.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::types::ids::{PluginName, TaskName};
+use crate::types::ids::{CallId, PluginName, RoomId, TaskName};
 use crate::types::risk::Risk;
 
 /// The cause of a request to an approver.
@@ -244,4 +244,53 @@ pub enum Approval {
     Refused { reason: String },
     /// The call could not run with these arguments. The host rejects it without asking an approver.
     Invalid { message: String },
+}
+
+/// The id of a pending approval or question, as people type it: `3f2a91c0:c7`, and
+/// `3f2a91c0/1:c7` in a child room. The store resolves an id to its call.
+#[must_use]
+pub fn approval_id(room: &RoomId, call: CallId) -> String {
+    format!("{room}:{call}")
+}
+
+/// Splits an id into the room as written, which may be only its run's first digits, and the call.
+/// `None` if the text does not have that form.
+#[must_use]
+pub fn parse_approval_id(text: &str) -> Option<(&str, CallId)> {
+    let (room, call) = text.rsplit_once(':').filter(|(room, _)| !room.is_empty())?;
+    let digits = call.strip_prefix('c')?;
+    // A sign would parse as a part of the number.
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    Some((room, CallId(digits.parse().ok().filter(|_| is_number)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_formatted_id_parses_to_the_same_call() {
+        for room in ["3f2a91c0", "3f2a91c0/1", "3f2a91c0.4/2", "aa-batch-3"] {
+            let id = approval_id(&RoomId::from(room), CallId(7));
+            assert_eq!(parse_approval_id(&id), Some((room, CallId(7))), "{id}");
+        }
+    }
+
+    #[test]
+    fn another_text_is_no_id() {
+        for text in [
+            "",
+            ":",
+            "3f2a",
+            "3f2a:7",
+            "3f2a:c",
+            "3f2a:c+7",
+            "3f2a:c-1",
+            ":c7",
+            "3f2a:c99999999999999999999",
+            "3f2a:c7x",
+        ] {
+            assert_eq!(parse_approval_id(text), None, "{text}");
+        }
+    }
 }

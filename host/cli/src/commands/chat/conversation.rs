@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anstyle::Style;
+use conclave_core::inspect::pending_calls::PendingCalls;
 use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::{GatePoint, Setup};
@@ -21,7 +22,6 @@ use tokio::time::timeout;
 use super::stream::PieceStream;
 use super::transcript::{Speaker, Transcript};
 use crate::program::exit;
-use crate::session::pending_calls::PendingCalls;
 use crate::ui::screen::{Screen, columns, total_columns};
 use crate::ui::show::amounts::now;
 use crate::ui::show::entry::EntryText;

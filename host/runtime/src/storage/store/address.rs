@@ -5,6 +5,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use conclave_core::types::ids::RoomId;
+
+use crate::storage::overlay::{self, ChangeDecision, OverlayError};
+
 /// Where a store is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StoreAddress {
@@ -41,6 +45,28 @@ impl StoreAddress {
             Self::Folder(folder) => Some(folder),
             Self::Postgres(_) => None,
         }
+    }
+
+    /// The number of files that a run changed in overlays and that wait for a person. Overlays are
+    /// in the folder of a store, so a run in a database has none.
+    #[must_use]
+    pub fn pending_changes(&self, run: &RoomId) -> usize {
+        self.folder().map_or(0, |folder| overlay::pending_changes(folder, run))
+    }
+
+    /// The number of those that cannot be applied as they are.
+    #[must_use]
+    pub fn blocked_changes(&self, run: &RoomId) -> usize {
+        self.folder().map_or(0, |folder| overlay::blocked_changes(folder, run))
+    }
+
+    /// What persons decided about a run's changes, oldest first.
+    ///
+    /// # Errors
+    /// If the decisions cannot be read.
+    pub fn change_decisions(&self, run: &RoomId) -> Result<Vec<ChangeDecision>, OverlayError> {
+        let decisions = self.folder().map(|folder| overlay::change_decisions(folder, run));
+        decisions.unwrap_or_else(|| Ok(Vec::new()))
     }
 }
 

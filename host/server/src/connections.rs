@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::time::Sleep;
 
-use super::http::STREAMS;
+use crate::http::STREAMS;
 
 /// Connections with a session at once: an event stream leaves one for requests.
 const SESSIONS: usize = 2 * STREAMS;
@@ -39,7 +39,7 @@ const HEAD: usize = 16 << 10;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves connections until the future is dropped.
-pub(super) async fn serve(listener: TcpListener, router: Router) {
+pub(crate) async fn serve(listener: TcpListener, router: Router) {
     let admission = Arc::<Admission>::default();
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD);
@@ -83,7 +83,7 @@ struct OpenConnections {
 }
 
 /// A connection. It is a stranger's until a request on it has a session.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     admission: Arc<Admission>,
     has_session: AtomicBool,
     displaced: Notify,
@@ -114,7 +114,7 @@ impl Admission {
 
 impl Connection {
     /// Marks the connection as one with a session. Returns false if there are too many of them.
-    pub(super) fn recognize(self: &Arc<Self>) -> bool {
+    pub(crate) fn recognize(self: &Arc<Self>) -> bool {
         let mut open = self.admission.open();
         // A connection carries many requests, and counts once.
         if self.has_session.load(Ordering::Relaxed) {

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use conclave_core::protocol::notice::Notice;
-use conclave_core::types::ids::{CallId, Millis, RoomId};
+use crate::protocol::notice::Notice;
+use crate::types::ids::{CallId, Millis, RoomId};
 
 /// Calls that wait for an answer.
 #[derive(Debug, Default)]
-pub(crate) struct PendingCalls {
+pub struct PendingCalls {
     /// The tool of each call, or the limit to increase.
     open: BTreeMap<(RoomId, CallId), String>,
     /// The time at which the first open question was asked.
@@ -20,19 +20,18 @@ pub(crate) struct PendingCalls {
 
 impl PendingCalls {
     /// The calls that were pending in a stored conversation.
-    #[cfg(feature = "serve")]
-    pub(crate) fn of_stored(open: impl IntoIterator<Item = ((RoomId, CallId), String)>) -> Self {
+    #[must_use]
+    pub fn of_stored(open: impl IntoIterator<Item = ((RoomId, CallId), String)>) -> Self {
         Self { open: open.into_iter().collect(), ..Self::default() }
     }
 
     /// The pending calls, each with its tool or limit.
-    #[cfg(feature = "serve")]
-    pub(crate) fn open(&self) -> impl Iterator<Item = (&RoomId, CallId, &String)> {
+    pub fn open(&self) -> impl Iterator<Item = (&RoomId, CallId, &String)> {
         self.open.iter().map(|((room, call), tool)| (room, *call, tool))
     }
 
     /// Handles a notice of a room.
-    pub(crate) fn take(&mut self, room: &RoomId, at: Millis, notice: &Notice) {
+    pub fn take(&mut self, room: &RoomId, at: Millis, notice: &Notice) {
         let mut ask = |call: CallId, tool: String| {
             self.open.insert((room.clone(), call), tool);
             self.since.get_or_insert(at);
@@ -50,13 +49,14 @@ impl PendingCalls {
     }
 
     /// Drops the calls of a room whose answers are not awaited any more.
-    pub(crate) fn abandon(&mut self, room: &RoomId, at: Millis) {
+    pub fn abandon(&mut self, room: &RoomId, at: Millis) {
         self.open.retain(|(asked_in, _), _| asked_in != room);
         self.close(at);
     }
 
     /// The total time for which a question was open, up to `now`.
-    pub(crate) fn total(&self, now: Millis) -> Duration {
+    #[must_use]
+    pub fn total(&self, now: Millis) -> Duration {
         let open_ms = self.since.map_or(0, |since| now.since(since));
         Duration::from_millis(self.before_ms.saturating_add(open_ms))
     }
@@ -72,8 +72,8 @@ impl PendingCalls {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::policy::budget::Budget;
-    use conclave_core::types::approval::ApprovalAuthor;
+    use crate::policy::budget::Budget;
+    use crate::types::approval::ApprovalAuthor;
 
     use super::*;
 

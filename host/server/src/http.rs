@@ -15,19 +15,21 @@ use conclave_core::types::request::{Inbound, Refusal, RefusalCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use super::access::{Access, guard};
-use super::conversation::Conversation;
-use super::conversations::Conversations;
-use super::events::events;
+use crate::access::{Access, guard};
+use crate::connections;
+use crate::conversation::Conversation;
+use crate::conversations::Conversations;
+use crate::events::events;
 
 /// Bytes of a request's body.
 const BODY: usize = 256 << 10;
 /// The time in which a body has to arrive.
 const BODY_TIME: Duration = Duration::from_secs(10);
 /// Event streams at once. Each occupies a connection.
-pub(super) const STREAMS: usize = 32;
+pub(crate) const STREAMS: usize = 32;
 /// Silence of an event stream after which it sends a comment, which proxies and browsers read as a
 /// sign of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -40,7 +42,7 @@ const SCRIPT: (&str, &str) = ("text/javascript; charset=utf-8", include_str!("pa
 
 /// The state of the server. Clones share it.
 #[derive(Clone)]
-pub(super) struct Server(Arc<ServerState>);
+pub struct Server(Arc<ServerState>);
 
 struct ServerState {
     access: Access,
@@ -49,12 +51,19 @@ struct ServerState {
 }
 
 impl Server {
-    pub(super) fn new(access: Access, conversations: Conversations) -> Self {
+    /// Creates a server; [`Server::serve`] runs it.
+    #[must_use]
+    pub fn new(access: Access, conversations: Conversations) -> Self {
         let streams = Arc::new(Semaphore::new(STREAMS));
         Self(Arc::new(ServerState { access, conversations, streams }))
     }
 
-    pub(super) fn access(&self) -> &Access {
+    /// Serves connections until the future is dropped.
+    pub async fn serve(self, listener: TcpListener) {
+        connections::serve(listener, router(self)).await;
+    }
+
+    pub(crate) fn access(&self) -> &Access {
         &self.0.access
     }
 
@@ -67,7 +76,7 @@ impl Server {
     }
 }
 
-pub(super) fn router(server: Server) -> Router {
+fn router(server: Server) -> Router {
     Router::new()
         .route("/", get(|| asset(PAGE)))
         .route("/chat.css", get(|| asset(STYLE)))
@@ -87,18 +96,18 @@ pub(super) fn router(server: Server) -> Router {
 
 /// A refused or failed request: a status and a code for programs, a sentence for people.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(crate) struct Failure {
     status: StatusCode,
     body: Value,
 }
 
 impl Failure {
-    pub(super) fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
         Self { status, body: json!({ "error": code, "message": message.into() }) }
     }
 
     #[cfg(test)]
-    pub(super) fn code(&self) -> &'static str {
+    pub(crate) fn code(&self) -> &'static str {
         let codes = ["wrong_host", "wrong_origin", "no_access"];
         codes.into_iter().find(|code| self.body["error"] == *code).unwrap_or_default()
     }

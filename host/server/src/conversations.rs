@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use conclave_core::inspect::pending_calls::PendingCalls;
 use conclave_core::inspect::transcript::Transcript;
 use conclave_core::journal::pending_work::WaitKey;
 use conclave_core::policy::budget::LimitIncrease;
@@ -19,29 +20,26 @@ use conclave_runtime::store::{RunFilter, StoreAddress, StoreReader};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{Prepared, RoomGuard, RoomHandle, RunInput, RunOptions};
 
-use super::conversation::{Conversation, ConversationRow, WebChannel};
-use crate::program::error::CliError;
-use crate::session::pending_calls::PendingCalls;
-use crate::ui::screen::Screen;
-use crate::ui::show::component::changed_lines;
-use crate::ui::show::{BAD, paint};
+use crate::conversation::{Conversation, ConversationRow, WebChannel};
+use crate::error::ServerError;
+use crate::operator::Operator;
 
 /// Conversations that are open at once. Each holds its histories in memory.
 const OPEN: usize = 64;
 /// The answer to users of the page after a failure. The operator sees the reason.
-pub(super) const FAILED: &str = "the server failed, and its operator knows why";
+pub(crate) const FAILED: &str = "the server failed, and its operator knows why";
 /// The answer to users for a room that has ended.
 const OVER: &str = "its run has ended";
 
 /// The conversations of a server.
-pub(super) struct Conversations {
+pub struct Conversations {
     prepared: Prepared,
     /// The name of the first room; the others have a number behind it.
     name: RoomId,
     channel: ChannelId,
     journals: Arc<dyn Journals>,
     subscribers: Vec<Arc<dyn Subscriber>>,
-    screen: Arc<Screen>,
+    operator: Arc<dyn Operator>,
     store: StoreAddress,
     /// The number of this process, in the ids of events.
     epoch: String,
@@ -53,26 +51,35 @@ pub(super) struct Conversations {
 }
 
 /// The parts that a server brings for its rooms.
-pub(super) struct RoomParts {
-    pub(super) prepared: Prepared,
-    pub(super) name: RoomId,
-    pub(super) channel: ChannelId,
-    pub(super) journals: Arc<dyn Journals>,
-    pub(super) subscribers: Vec<Arc<dyn Subscriber>>,
-    pub(super) screen: Arc<Screen>,
-    pub(super) store: StoreAddress,
+pub struct RoomParts {
+    /// The loaded config.
+    pub prepared: Prepared,
+    /// The name of the first room; the others have a number behind it.
+    pub name: RoomId,
+    /// The channel of kind `web` that is served.
+    pub channel: ChannelId,
+    /// The journals of the store.
+    pub journals: Arc<dyn Journals>,
+    /// Subscribers of all rooms, besides their pages.
+    pub subscribers: Vec<Arc<dyn Subscriber>>,
+    /// Where failures are reported.
+    pub operator: Arc<dyn Operator>,
+    /// The store with the journals.
+    pub store: StoreAddress,
 }
 
 impl Conversations {
-    pub(super) fn new(parts: RoomParts) -> Self {
-        let RoomParts { prepared, name, channel, journals, subscribers, screen, store } = parts;
+    /// Creates the conversations of a config; none runs yet.
+    #[must_use]
+    pub fn new(parts: RoomParts) -> Self {
+        let RoomParts { prepared, name, channel, journals, subscribers, operator, store } = parts;
         Self {
             prepared,
             name,
             channel,
             journals,
             subscribers,
-            screen,
+            operator,
             store,
             epoch: RandomIds.run().to_string(),
             rooms: Mutex::default(),
@@ -81,28 +88,28 @@ impl Conversations {
         }
     }
 
-    pub(super) fn channel(&self) -> &ChannelId {
+    pub(crate) fn channel(&self) -> &ChannelId {
         &self.channel
     }
 
-    pub(super) fn epoch(&self) -> &str {
+    pub(crate) fn epoch(&self) -> &str {
         &self.epoch
     }
 
-    pub(super) fn find(&self, id: &str) -> Option<Arc<Conversation>> {
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<Conversation>> {
         self.rooms().values().find(|room| room.room().as_str() == id).cloned()
     }
 
     /// The list of conversations, the newest first.
-    pub(super) fn rows(&self) -> Vec<ConversationRow> {
+    pub(crate) fn rows(&self) -> Vec<ConversationRow> {
         self.rooms().values().rev().map(|room| room.row()).collect()
     }
 
     /// Resumes the stored conversations, and begins one if none is open. Returns their number.
     ///
     /// # Errors
-    /// If the store cannot be read, or a room cannot be resumed.
-    pub(super) async fn resume(&self, reader: &StoreReader) -> Result<usize, CliError> {
+    /// If the store cannot be read, or a room cannot be resumed or begin.
+    pub async fn resume(&self, reader: &StoreReader) -> Result<usize, ServerError> {
         for row in reader.runs(&RunFilter::default())? {
             let Some(number) = self.number_of(&row.run) else { continue };
             // New conversations get numbers above those of all stored ones, also of closed ones.
@@ -112,7 +119,7 @@ impl Conversations {
         }
         let open = self.rooms().values().filter(|room| room.is_open()).count();
         if open == 0 {
-            self.begin().await.map_err(|refusal| CliError::internal(refusal.message))?;
+            self.begin().await.map_err(ServerError::Refused)?;
         }
         Ok(open)
     }
@@ -121,7 +128,7 @@ impl Conversations {
     ///
     /// # Errors
     /// `limit_reached` if too many are open, `room_closed` if its room cannot be opened.
-    pub(super) async fn begin(&self) -> Result<Arc<Conversation>, Refusal> {
+    pub(crate) async fn begin(&self) -> Result<Arc<Conversation>, Refusal> {
         // One at a time, so that two people do not both take the last free place.
         let _beginning = self.beginning.lock().await;
         let open = self.rooms().values().filter(|room| room.is_open()).count();
@@ -155,8 +162,7 @@ impl Conversations {
     /// Reports a failure to the operator. Returns the answer for users of the page, which holds no
     /// path of this machine.
     fn failed(&self, conversation: &Conversation, error: &dyn std::fmt::Display) -> Refusal {
-        let what = format!("{}: {error}", conversation.room());
-        self.screen.notice(format_args!("{} {what}", paint(BAD, "error:")));
+        self.operator.room_failed(conversation.room(), error);
         Refusal::new(RefusalCode::RoomClosed, FAILED)
     }
 
@@ -164,7 +170,7 @@ impl Conversations {
         &self,
         reader: &StoreReader,
         room: &RoomId,
-    ) -> Result<Arc<Conversation>, CliError> {
+    ) -> Result<Arc<Conversation>, ServerError> {
         let transcript =
             Transcript::of_stored(room.clone(), self.channel.clone(), |room| reader.records(room))?;
         let waits = reader.approvals(Some(room))?;
@@ -176,15 +182,13 @@ impl Conversations {
         let session = self.prepared.reopen(room, self.options(&conversation)).await;
         let session = session?;
         if session.is_cut_off() {
-            for line in changed_lines(session.changed_components()) {
-                self.screen.notice(format_args!("{}: {line}", conversation.room()));
-            }
+            self.operator.components_changed(room, session.changed_components());
             let (handle, guard) = session.resume_room();
             self.attend(&conversation, handle.clone(), guard);
             match self.bind_channel(&handle).await {
                 // It was closed, and its work comes to its end.
                 Err(refusal) if refusal.error == RefusalCode::RoomClosed => {}
-                bound => bound.map_err(|refusal| CliError::internal(refusal.message))?,
+                bound => bound.map_err(ServerError::Refused)?,
             }
         } else {
             conversation.end(OVER.to_owned());
@@ -219,13 +223,12 @@ impl Conversations {
     /// Watches the loop of a room.
     fn attend(&self, conversation: &Arc<Conversation>, handle: RoomHandle, guard: RoomGuard) {
         conversation.begin(handle);
-        let (conversation, screen) = (Arc::clone(conversation), Arc::clone(&self.screen));
+        let (conversation, operator) = (Arc::clone(conversation), Arc::clone(&self.operator));
         tokio::spawn(async move {
             match guard.closed().await {
                 Ok(_) => conversation.end(OVER.to_owned()),
                 Err(error) => {
-                    let what = format!("{}: {error}", conversation.room());
-                    screen.notice(format_args!("{} {what}", paint(BAD, "error:")));
+                    operator.room_failed(conversation.room(), &error);
                     conversation.end(FAILED.to_owned());
                 }
             }

@@ -13,7 +13,7 @@ use futures_util::stream::unfold;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use super::conversation::{Conversation, ConversationState, ConversationStatus};
+use crate::conversation::{Conversation, ConversationState, ConversationStatus};
 
 /// Entries that are prepared at once.
 const ENTRIES: usize = 100;
@@ -36,7 +36,7 @@ struct EventCursor {
 }
 
 /// Returns the events after the id `last`, or all.
-pub(super) fn events(
+pub(crate) fn events(
     conversation: Arc<Conversation>,
     epoch: &str,
     last: Option<&str>,

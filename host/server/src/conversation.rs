@@ -3,11 +3,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use conclave_core::inspect::pending_calls::PendingCalls;
 use conclave_core::inspect::transcript::{
     EntryKind, Transcript, TranscriptEntry, TranscriptStatus,
 };
 use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
+use conclave_core::types::approval::approval_id;
 use conclave_core::types::ids::{CallId, ChannelId, PluginName, RoomId, TaskName};
 use conclave_runtime::RoomHandle;
 use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
@@ -17,15 +19,11 @@ use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 use serde::Serialize;
 use tokio::sync::watch;
 
-use crate::program::approval_id::approval_id;
-use crate::session::pending_calls::PendingCalls;
-use crate::state::run_changes::{blocked_changes, pending_changes};
-
 /// Characters of the first message that name a conversation in the list.
 const TITLE: usize = 60;
 
 /// A conversation.
-pub(super) struct Conversation {
+pub(crate) struct Conversation {
     room: RoomId,
     /// Set while the room's loop runs.
     handle: OnceLock<RoomHandle>,
@@ -35,10 +33,10 @@ pub(super) struct Conversation {
 }
 
 /// What the page shows.
-pub(super) struct ConversationState {
-    pub(super) transcript: Transcript,
+pub(crate) struct ConversationState {
+    pub(crate) transcript: Transcript,
     /// The text that a model writes now.
-    pub(super) draft: Draft,
+    pub(crate) draft: Draft,
     pending: PendingCalls,
     /// Why no more messages are accepted, once the room's loop has ended. The records of the room may
     /// say so earlier, or not at all.
@@ -47,17 +45,17 @@ pub(super) struct ConversationState {
 
 /// The text of the agent's model while it is generated. It is in no journal.
 #[derive(Default)]
-pub(super) struct Draft {
+pub(crate) struct Draft {
     /// The step that generates it.
     step: Option<CallId>,
     /// The number of the draft, so that a reader notices a new one.
-    pub(super) number: u64,
-    pub(super) text: String,
+    pub(crate) number: u64,
+    pub(crate) text: String,
 }
 
 /// The status of a conversation, as the page reads it.
 #[derive(Debug, PartialEq, Serialize)]
-pub(super) struct ConversationStatus {
+pub(crate) struct ConversationStatus {
     #[serde(flatten)]
     status: TranscriptStatus,
     /// The task that speaks to the people of the page; `None` before the room's first record.
@@ -88,7 +86,7 @@ struct PendingApproval {
 
 /// A line in the list of conversations.
 #[derive(Serialize)]
-pub(super) struct ConversationRow {
+pub(crate) struct ConversationRow {
     id: RoomId,
     /// The beginning of its first message; empty without one.
     title: String,
@@ -96,7 +94,7 @@ pub(super) struct ConversationRow {
 }
 
 impl Conversation {
-    pub(super) fn new(
+    pub(crate) fn new(
         room: RoomId,
         transcript: Transcript,
         pending: PendingCalls,
@@ -107,37 +105,37 @@ impl Conversation {
         Arc::new(Self { room, handle: OnceLock::new(), state, changed, store })
     }
 
-    pub(super) fn room(&self) -> &RoomId {
+    pub(crate) fn room(&self) -> &RoomId {
         &self.room
     }
 
     /// Stores the handle of the room, whose loop runs now.
-    pub(super) fn begin(&self, handle: RoomHandle) {
+    pub(crate) fn begin(&self, handle: RoomHandle) {
         let _ = self.handle.set(handle);
     }
 
     /// The handle of the room; `None` if the room was over when it was found.
-    pub(super) fn handle(&self) -> Option<&RoomHandle> {
+    pub(crate) fn handle(&self) -> Option<&RoomHandle> {
         self.handle.get()
     }
 
     /// Records that the room's loop has ended.
-    pub(super) fn end(&self, reason: String) {
+    pub(crate) fn end(&self, reason: String) {
         self.state().ended = Some(reason);
         self.changed.send_replace(());
     }
 
     /// A receiver that is notified after each change.
-    pub(super) fn changes(&self) -> watch::Receiver<()> {
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, ConversationState> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, ConversationState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the status with the number of files that wait in overlays, which are counted on disk.
-    pub(super) async fn with_pending_changes(
+    pub(crate) async fn with_pending_changes(
         &self,
         status: ConversationStatus,
     ) -> ConversationStatus {
@@ -147,18 +145,18 @@ impl Conversation {
         }
         let (store, room) = (self.store.clone(), self.room.clone());
         let counting = tokio::task::spawn_blocking(move || {
-            let pending = pending_changes(&store, &room);
-            (pending, if pending == 0 { 0 } else { blocked_changes(&store, &room) })
+            let pending = store.pending_changes(&room);
+            (pending, if pending == 0 { 0 } else { store.blocked_changes(&room) })
         });
         let (pending_changes, blocked_changes) = counting.await.unwrap_or_default();
         ConversationStatus { pending_changes, blocked_changes, ..status }
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.state().is_open()
     }
 
-    pub(super) fn row(&self) -> ConversationRow {
+    pub(crate) fn row(&self) -> ConversationRow {
         let state = self.state();
         let mut entries = state.transcript.entries().iter();
         let first = entries.find(|entry: &&TranscriptEntry| entry.kind == EntryKind::User);
@@ -174,7 +172,7 @@ impl ConversationState {
     }
 
     /// The status, without the number of files that wait in overlays.
-    pub(super) fn status(&self, root: &RoomId) -> ConversationStatus {
+    pub(crate) fn status(&self, root: &RoomId) -> ConversationStatus {
         let mut status = self.transcript.status();
         if let Some(reason) = &self.ended {
             // The reason of its records says more than that it is over.
@@ -255,7 +253,7 @@ impl Subscriber for Conversation {
 
 /// The served channel. The page shows what the room's records say was sent, so a message is accepted
 /// as soon as the room sends it. An answer to a question comes as a message.
-pub(super) struct WebChannel(pub(super) ChannelId);
+pub(crate) struct WebChannel(pub(crate) ChannelId);
 
 impl Channels for WebChannel {
     fn ask(

@@ -13,10 +13,11 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use sha2::{Digest as _, Sha256};
 
-use super::connections::Connection;
-use super::conversations::FAILED;
-use super::http::Failure;
-use crate::program::error::CliError;
+use crate::connections::Connection;
+use crate::conversations::FAILED;
+use crate::error::ServerError;
+use crate::http::Failure;
+use crate::operator::Operator;
 
 /// Bytes of a token.
 const TOKEN: usize = 32;
@@ -46,24 +47,24 @@ const HEADERS: [(HeaderName, &str); 9] = [
 ];
 
 /// The access of browsers to the server.
-pub(super) struct Access {
+pub struct Access {
     address: Address,
     cookie: String,
     sessions: Mutex<Sessions>,
-    /// Reports the token of the next address, after a public one was used.
-    renewed: Box<dyn Fn(&str) + Send + Sync>,
+    operator: Arc<dyn Operator>,
 }
 
 /// Where browsers reach the server.
-pub(super) struct Address {
-    pub(super) port: u16,
+pub struct Address {
+    /// The port.
+    pub port: u16,
     /// The values of `Host` that lead here on purpose, in lower case.
-    pub(super) hosts: Vec<String>,
+    pub hosts: Vec<String>,
     /// Whether other machines reach it. Their token is used once, because an address that leaks
     /// after its use must be worth nothing.
-    pub(super) is_public: bool,
+    pub is_public: bool,
     /// Whether the first host is that of a proxy with TLS.
-    pub(super) has_tls: bool,
+    pub has_tls: bool,
 }
 
 struct Sessions {
@@ -73,30 +74,28 @@ struct Sessions {
 }
 
 impl Access {
-    /// Returns new access for a server.
+    /// Creates the access to a server, with a new token.
     ///
     /// # Errors
-    /// If the system has no randomness.
-    pub(super) fn new(
-        address: Address,
-        renewed: Box<dyn Fn(&str) + Send + Sync>,
-    ) -> Result<Self, CliError> {
+    /// `Randomness` if the system has none.
+    pub fn new(address: Address, operator: Arc<dyn Operator>) -> Result<Self, ServerError> {
         // Cookies of all ports of a host are in one jar. No page of another host can set one whose
         // name begins with `__Host-`, and none is sent without TLS.
         let prefix = if address.has_tls { "__Host-" } else { "" };
         let cookie = format!("{prefix}conclave-{}", address.port);
         let sessions = Mutex::new(Sessions { token: random()?, ends: BTreeMap::new() });
-        Ok(Self { address, cookie, sessions, renewed })
+        Ok(Self { address, cookie, sessions, operator })
     }
 
     /// The token of the address that the operator opens.
-    pub(super) fn token(&self) -> String {
+    #[must_use]
+    pub fn token(&self) -> String {
         self.sessions().token.clone()
     }
 
     /// The cookie for a browser that has the token; `None` for a wrong token, and if the system has
     /// no randomness.
-    pub(super) fn begin_session(&self, token: &str) -> Option<String> {
+    pub(crate) fn begin_session(&self, token: &str) -> Option<String> {
         let now = Instant::now();
         let mut sessions = self.sessions();
         if !is_same(token, &sessions.token) {
@@ -109,10 +108,10 @@ impl Access {
         if let Some(next) = &next {
             sessions.token.clone_from(next);
         }
-        // The callback prints, and other requests must not wait for that.
+        // The operator is told by printing, and other requests must not wait for that.
         drop(sessions);
         if let Some(next) = next {
-            (self.renewed)(&next);
+            self.operator.token_renewed(&next);
         }
         let (cookie, age) = (&self.cookie, SESSION.as_secs());
         let secure = if self.address.has_tls { "; Secure" } else { "" };
@@ -192,8 +191,8 @@ impl Sessions {
 }
 
 /// Refuses requests without access, and adds the headers of every response.
-pub(super) async fn guard(
-    State(server): State<super::http::Server>,
+pub(crate) async fn guard(
+    State(server): State<crate::http::Server>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -241,24 +240,40 @@ fn digest(secret: &str) -> [u8; 32] {
     Sha256::digest(secret).into()
 }
 
-fn random() -> Result<String, CliError> {
+fn random() -> Result<String, ServerError> {
     let mut bytes = [0; TOKEN];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| CliError::internal(format!("the system has no randomness: {error}")))?;
+    getrandom::fill(&mut bytes).map_err(ServerError::Randomness)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Display;
+
+    use conclave_core::setup::ChangedComponent;
+    use conclave_core::types::ids::RoomId;
+
     use super::*;
 
-    fn access(is_public: bool, has_tls: bool) -> (Access, Arc<Mutex<Vec<String>>>) {
+    /// Records the tokens that are reported.
+    #[derive(Default)]
+    struct Tokens(Mutex<Vec<String>>);
+
+    impl Operator for Tokens {
+        fn components_changed(&self, _: &RoomId, _: &[ChangedComponent]) {}
+
+        fn room_failed(&self, _: &RoomId, _: &dyn Display) {}
+
+        fn token_renewed(&self, token: &str) {
+            self.0.lock().unwrap().push(token.to_owned());
+        }
+    }
+
+    fn access(is_public: bool, has_tls: bool) -> (Access, Arc<Tokens>) {
         let hosts = vec!["here".to_owned(), "127.0.0.1:80".to_owned()];
-        let next = Arc::<Mutex<Vec<String>>>::default();
-        let renewed = Arc::clone(&next);
-        let renewed = Box::new(move |token: &str| renewed.lock().unwrap().push(token.to_owned()));
+        let tokens = Arc::<Tokens>::default();
         let address = Address { port: 80, hosts, is_public, has_tls };
-        (Access::new(address, renewed).unwrap(), next)
+        (Access::new(address, Arc::clone(&tokens) as Arc<dyn Operator>).unwrap(), tokens)
     }
 
     fn checked(method: Method, path: &str, headers: &[(HeaderName, &str)]) -> Option<&'static str> {
@@ -303,13 +318,13 @@ mod tests {
         let first = public.token();
         let cookie = public.begin_session(&first).unwrap();
         assert!(public.begin_session(&first).is_none(), "it was used");
-        let second = next.lock().unwrap()[0].clone();
+        let second = next.0.lock().unwrap()[0].clone();
         assert_eq!(public.token(), second);
         assert_ne!(public.begin_session(&second).unwrap(), cookie);
         let (local, next) = access(false, false);
         let token = local.token();
         assert!(local.begin_session(&token).is_some() && local.begin_session(&token).is_some());
-        assert!(next.lock().unwrap().is_empty());
+        assert!(next.0.lock().unwrap().is_empty());
     }
 
     #[test]

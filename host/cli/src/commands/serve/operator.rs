@@ -1,0 +1,55 @@
+//! The operator's terminal as the server's port to it.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use conclave_core::setup::ChangedComponent;
+use conclave_core::types::ids::RoomId;
+use conclave_server::Operator;
+use serde_json::json;
+
+use crate::args::OutputArgs;
+use crate::ui::screen::Screen;
+use crate::ui::show::component::changed_lines;
+use crate::ui::show::{BAD, FAINT, paint};
+use crate::ui::stdout;
+
+/// Prints what the server reports.
+pub(super) struct OperatorTerminal {
+    pub(super) screen: Arc<Screen>,
+    pub(super) output: OutputArgs,
+    /// The address of the page, without a token.
+    pub(super) page: String,
+}
+
+impl Operator for OperatorTerminal {
+    fn components_changed(&self, room: &RoomId, changed: &[ChangedComponent]) {
+        for line in changed_lines(changed) {
+            self.screen.notice(format_args!("{room}: {line}"));
+        }
+    }
+
+    fn room_failed(&self, room: &RoomId, error: &dyn Display) {
+        self.screen.notice(format_args!("{} {room}: {error}", paint(BAD, "error:")));
+    }
+
+    fn token_renewed(&self, token: &str) {
+        let url = url(&self.page, token);
+        let printed = if self.output.json {
+            stdout::queue_json(json!({ "type": "address", "url": url }))
+        } else {
+            let what = "a browser used the address; for another browser there is a new one:";
+            self.screen.line(paint(FAINT, what));
+            stdout::queue(format!("{url}\n"))
+        };
+        if let Err(error) = printed {
+            self.screen.notice(format_args!("the next address cannot be printed: {error}"));
+        }
+    }
+}
+
+/// The address that gives access. The token is in the fragment, which browsers send to no server:
+/// neither a proxy nor a log sees it.
+pub(super) fn url(page: &str, token: &str) -> String {
+    format!("{page}/#token={token}")
+}

@@ -1,0 +1,22 @@
+//! The server of `conclave serve`: the rooms of a config for browsers. It has the access of
+//! browsers, their connections, the conversations and the page. It makes no decisions about tasks,
+//! prints nothing and reads no environment: what its operator has to know goes through
+//! [`Operator`].
+
+#![deny(clippy::print_stdout, clippy::print_stderr, clippy::exit)]
+#![warn(missing_docs)]
+
+mod access;
+mod connections;
+mod conversation;
+mod conversations;
+mod error;
+mod events;
+mod http;
+mod operator;
+
+pub use access::{Access, Address};
+pub use conversations::{Conversations, RoomParts};
+pub use error::ServerError;
+pub use http::Server;
+pub use operator::Operator;

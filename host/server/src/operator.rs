@@ -1,0 +1,18 @@
+//! The port to the operator of a server, who reads what users of the page may not.
+
+use std::fmt::Display;
+
+use conclave_core::setup::ChangedComponent;
+use conclave_core::types::ids::RoomId;
+
+/// Reports to the operator. It is called from the loops of rooms and must not block for long.
+pub trait Operator: Send + Sync + 'static {
+    /// A room was resumed with other components than it had before.
+    fn components_changed(&self, room: &RoomId, changed: &[ChangedComponent]);
+
+    /// The loop of a room failed, or could not begin.
+    fn room_failed(&self, room: &RoomId, error: &dyn Display);
+
+    /// The token of a public address was used, and this one is valid from now on.
+    fn token_renewed(&self, token: &str);
+}
