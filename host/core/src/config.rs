@@ -37,6 +37,7 @@ mod references;
 pub mod reload;
 pub mod schema;
 mod secret;
+mod server;
 mod spans;
 mod store;
 mod task;
@@ -73,6 +74,7 @@ pub use names::{
 pub use prices::{Price, Prices};
 pub use problem::{ConfigProblem, Problems, Severity};
 pub use problem_code::ProblemCode;
+pub use server::{ServerConfig, ServerUser};
 pub use trust::{
     PublicKey, PublicKeyError, SignatureRule, SignedComponent, Trust, TrustRefusal, lost_signers,
 };
@@ -380,6 +382,8 @@ pub struct Config {
     pub limits: RunLimits,
     /// The keys that the operator trusts, and what they must sign.
     pub trust: Trust,
+    /// The people who may use a server of it.
+    pub server: ServerConfig,
     /// The file of model prices.
     pub prices: Option<ConfigPath>,
     /// Warnings about valid but probably unintended parts, such as an unused plugin.
@@ -492,6 +496,7 @@ fn read(
     models.extend(added.iter().map(|(name, model)| (name.clone(), model.clone())));
     let secrets = secret::read_all(reader, folder, &root);
     let trust = trust::read(reader, &root);
+    let server = server::read(reader, &root);
     let plugins = plugin::read_all(reader, &mut references, folder, &root, (&secrets, &trust));
     let tasks = task::read_all(reader, &mut references, &root, &plugins, folder);
     let channels = channels::read_all(reader, &mut references, &root);
@@ -522,6 +527,7 @@ fn read(
         store,
         limits,
         trust,
+        server,
         prices,
         warnings: Problems::default(),
         folder: folder.to_owned(),

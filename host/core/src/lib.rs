@@ -93,6 +93,7 @@ pub mod policy {
     pub mod budget;
     pub mod decision;
     pub mod permit;
+    pub mod roles;
 }
 pub mod config;
 /// The inputs and outputs of a room.

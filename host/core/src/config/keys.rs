@@ -11,6 +11,7 @@ use ValueShape::{
 };
 
 use super::{ModelServerConfig, grants};
+use crate::policy::roles::Role;
 use crate::setup::{CondenseRules, GateRule, LoopRules, ObserverRule};
 use crate::types::delegation::CONVERSATION_MAX;
 use crate::types::limits::{self, PluginLimits, RunLimits};
@@ -238,6 +239,10 @@ pub(crate) const STUCK: &str = "tasks.NAME.stuck_detection";
 /// The trusted keys.
 pub(crate) const TRUST: &str = "trust";
 /// The signatures that a component needs.
+/// A server of the config.
+pub(crate) const SERVER: &str = "server";
+/// The people who may use it.
+pub(crate) const SERVER_USERS: &str = "server.users.NAME";
 pub(crate) const SIGNATURES: &str = "trust.require_signed";
 pub(crate) const LIMITS_TABLE: &str = "limits";
 pub(crate) const RUN: &str = "limits.run";
@@ -297,6 +302,10 @@ const SETUP: &[ConfigKey] = &[
     key("", "observers", List(&Table(OBSERVERS)), "", "The plugins that receive the events of a run after they are durable. They decide nothing, and delay nothing until their queue is full."),
     key("", "policy", List(&Table(POLICY)), "", "The rules by which tool calls are allowed, denied or wait for an approval. The first rule that matches applies."),
     key("", "trust", Table(TRUST), "", "The keys that you trust, and the signatures that components need."),
+    key("", "server", Table(SERVER), "", "The server of this config, `conclave serve`."),
+    key(SERVER, "users", Named(SERVER_USERS), "", "The people who may use the server, each under a name of its own. Without any, and without tokens of `conclave server token`, the printed address gives access."),
+    key(SERVER_USERS, "role", Choice(&Role::WORDS), r#"role = "user""#, "What the person may do: `viewer` reads all runs; `user` starts runs, and reads and steers those only; `operator` starts and steers all; `approver` reads all and decides what waits for an approval; `admin` does everything.").required(),
+    key(SERVER_USERS, "token", TEXT, r#"token = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNo""#, "The hash of the person's token, as `conclave server token add NAME --role ROLE --for-config` prints it.").required(),
     key(MODELS, "kind", Choice(&["openai", "openai-responses", "anthropic", "scripted", "native"]), r#"kind = "openai""#, "How the host reaches the model: `openai`, a server with the Chat Completions API; `openai-responses`, a server with the Responses API; `anthropic`, a server with the Messages API; `scripted`, a file of replies; `native`, a client of the embedding program.").required(),
     key(MODELS, "url", TEXT, r#"url = "http://127.0.0.1:11434/v1""#, "The URL of the server, with the path before `/chat/completions`, `/responses` or `/messages`.").otherwise("required for a server"),
     key(MODELS, "model", TEXT, r#"model = "qwen3:8b""#, "The model's name on its server.").otherwise("required for a server"),

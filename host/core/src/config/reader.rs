@@ -274,7 +274,12 @@ impl<'a> Table<'a> {
         let mut found = Vec::new();
         for (key, value) in entries {
             let name: &'a str = key.get_ref();
-            let header = format!("{section}.{}", name.chars().take(NAME_MAX).collect::<String>());
+            let above = match self.place.header.as_str() {
+                "" => String::new(),
+                header => format!("{header}."),
+            };
+            let name_start: String = name.chars().take(NAME_MAX).collect();
+            let header = format!("{above}{section}.{name_start}");
             let Some(entries) = value.get_ref().as_table() else {
                 let what = format!("{} must be a table", code(&header));
                 reader.error(

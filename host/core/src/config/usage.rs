@@ -62,6 +62,7 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
     check_offers(config, &tasks, problems);
     check_executors(config, problems);
     idle_keys::check(config, problems);
+    super::server::check(config, problems);
 }
 
 /// The warning about a plugin without effect.

@@ -37,10 +37,7 @@ pub const RULES: u32 = 14;
 /// read wrongly: a field under its old name counts as absent.
 pub const READABLE_RULES: u32 = 10;
 
-/// The person or service on whose behalf the room runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Principal(pub Arc<str>);
+pub use crate::types::ids::Principal;
 
 /// An event with its sequence number and time in the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -104,6 +104,11 @@ name! {
     BackgroundId
 }
 
+/// The person or service on whose behalf a room runs, or something is asked of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Principal(pub Arc<str>);
+
 number! {
     /// One request of the core to the host; the answering event carries the same id.
     CallId(u64), "c"

@@ -1,0 +1,127 @@
+//! `[server]`: the people who may use a server of this config. The server itself verifies tokens.
+
+use std::collections::BTreeMap;
+
+use super::keys::{SERVER, SERVER_USERS};
+use super::reader::{ConfigReader, SpannedValue, Table};
+use super::{Config, Problems, idle_keys};
+use crate::policy::roles::Role;
+use crate::types::channel::ChannelKind;
+use crate::types::wording::code;
+
+/// The beginning of a hashed token, and the number of its parts: algorithm, version, costs, salt
+/// and hash.
+const PHC: (&str, usize) = ("$argon2id$", 5);
+
+/// `[server]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// The people, by name.
+    pub users: BTreeMap<String, ServerUser>,
+}
+
+/// `[server.users.NAME]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerUser {
+    pub role: Role,
+    /// The hash of the token, as a PHC string of argon2id.
+    pub token_hash: String,
+}
+
+pub(super) fn read(reader: &mut ConfigReader, root: &Table<'_>) -> ServerConfig {
+    let mut server = ServerConfig::default();
+    let Some(table) = root.get("server").and_then(|item| item.table(reader, SERVER)) else {
+        return server;
+    };
+    for (name, span, table) in table.named_tables(reader, "users", SERVER_USERS) {
+        super::plugin::check_name(reader, "server.users", name, &span);
+        let table = table.checked(reader);
+        let role = table.require(reader, "role").and_then(|item| item.read(reader));
+        let hash = table.require(reader, "token").and_then(|item| token_hash(reader, &item));
+        if let (Some(role), Some(token_hash)) = (role, hash) {
+            server.users.insert(name.to_owned(), ServerUser { role, token_hash });
+        }
+    }
+    server
+}
+
+/// Reads a hashed token. A token as it is would let in everybody who reads the config.
+fn token_hash(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<String> {
+    let text = item.string(reader)?;
+    let (start, parts) = PHC;
+    if text.starts_with(start) && text.split('$').skip(1).count() == parts {
+        return Some(text.to_owned());
+    }
+    let what = format!("{} must be the hash of a token, and not a token", code(&item.name));
+    let help =
+        "`conclave server token add NAME --role ROLE --for-config` prints a token and this line";
+    reader.secret_error(&item.span, what, help.to_owned());
+    None
+}
+
+/// Adds a warning for each user whom nothing serves.
+pub(super) fn check(config: &Config, problems: &mut Problems) {
+    let is_served = config.channels.values().any(|channel| channel.kind == ChannelKind::Web);
+    for name in config.server.users.keys().filter(|_| !is_served) {
+        let what = format!("the user `{name}` reaches nothing");
+        let why = "the config has no channel of kind `web`, so `conclave serve` refuses it";
+        let help = "write a channel with `kind = \"web\"`, or leave the user out";
+        idle_keys::warn(config, problems, &format!("server.users.{name}"), what, why, help);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ProblemCode;
+
+    const HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNo";
+
+    fn parse(lines: &str) -> Result<Config, Vec<(ProblemCode, String)>> {
+        let text = format!(
+            "entry = \"desk\"\n[plugins.chat]\nsource = \"stock:chat\"\n[tasks.desk]\nagent = \"chat\"\n{lines}"
+        );
+        let problems = |problems: Problems| {
+            problems.0.iter().map(|problem| (problem.code, problem.to_string())).collect()
+        };
+        Config::parse("c.toml", "", &text).map_err(problems)
+    }
+
+    #[test]
+    fn users_have_a_role_and_the_hash_of_a_token() {
+        let web = "[channels.web]\nkind = \"web\"\n";
+        let users = format!(
+            "[server.users.ada]\nrole = \"approver\"\ntoken = \"{HASH}\"\n\
+             [server.users.bob]\nrole = \"user\"\ntoken = \"{HASH}\"\n"
+        );
+        let config = parse(&format!("{web}{users}")).unwrap();
+        let roles: Vec<_> =
+            config.server.users.iter().map(|(name, user)| (name.as_str(), user.role)).collect();
+        assert_eq!(roles, [("ada", Role::Approver), ("bob", Role::User)]);
+        assert_eq!(config.server.users["ada"].token_hash, HASH);
+        assert!(config.warnings.0.is_empty(), "{:?}", config.warnings);
+        let idle = parse(&users).unwrap().warnings;
+        assert_eq!(idle.0.iter().map(|it| it.code).collect::<Vec<_>>(), [ProblemCode::NoEffect; 2]);
+    }
+
+    #[test]
+    fn a_wrong_user_is_refused_and_no_token_is_shown() {
+        for (lines, code) in [
+            (format!("role = \"root\"\ntoken = \"{HASH}\""), ProblemCode::InvalidValue),
+            (format!("token = \"{HASH}\""), ProblemCode::MissingKey),
+            ("role = \"user\"".to_owned(), ProblemCode::MissingKey),
+            ("role = \"user\"\ntoken = \"hunter2\"".to_owned(), ProblemCode::PlaintextKey),
+            (
+                "role = \"user\"\ntoken = \"$argon2id$hunter2\"".to_owned(),
+                ProblemCode::PlaintextKey,
+            ),
+            (format!("role = \"user\"\ntoken = \"{HASH}\"\nrooms = []"), ProblemCode::UnknownKey),
+        ] {
+            let problems = parse(&format!("[server.users.ada]\n{lines}\n")).unwrap_err();
+            assert_eq!(problems[0].0, code, "{lines}");
+            assert!(problems.iter().all(|(_, text)| !text.contains("hunter2")), "{problems:?}");
+        }
+        let name = parse(&format!("[server.users.\"A b\"]\nrole = \"user\"\ntoken = \"{HASH}\"\n"));
+        assert_eq!(name.unwrap_err()[0].0, ProblemCode::InvalidName);
+    }
+}
