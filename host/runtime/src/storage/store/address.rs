@@ -26,6 +26,31 @@ pub struct PostgresAddress {
     public: String,
 }
 
+/// The parameters of a URL that can be shown: those of libpq that are understood, and no password.
+const PUBLIC_PARAMETERS: [&str; 21] = [
+    "application_name",
+    "channel_binding",
+    "connect_timeout",
+    "dbname",
+    "host",
+    "hostaddr",
+    "keepalives",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_retries",
+    "load_balance_hosts",
+    "options",
+    "port",
+    "sslcert",
+    "sslkey",
+    "sslmode",
+    "sslnegotiation",
+    "sslrootcert",
+    "target_session_attrs",
+    "tcp_user_timeout",
+    "user",
+];
+
 /// The reason why a text is no address of a store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
@@ -244,11 +269,12 @@ fn is_password(name: &str) -> bool {
     name.to_ascii_lowercase().ends_with("password")
 }
 
-/// The URL without passwords. The rest stays as it was written.
+/// The URL without passwords, and without parameters that nobody knows: a name may be misspelt. The
+/// rest stays as it was written.
 fn without_password(mut url: url::Url) -> url::Url {
     // Cannot fail for a URL with a host; without one there is no password.
     let _ = url.set_password(None);
-    let query = url.query().and_then(query_without_passwords);
+    let query = url.query().and_then(public_query);
     url.set_query(query.as_deref());
     url
 }
@@ -261,14 +287,15 @@ fn without_password_in(text: &str) -> String {
         Some((login, place)) => format!("{}@{place}", login.split(':').next().unwrap_or_default()),
         None => place.to_owned(),
     };
-    let query = query_without_passwords(query).map(|query| format!("?{query}"));
+    let query = public_query(query).map(|query| format!("?{query}"));
     format!("{scheme}://{place}{}", query.unwrap_or_default())
 }
 
-/// A query without the parameters that are passwords; `None` if nothing is left.
-fn query_without_passwords(query: &str) -> Option<String> {
+/// The parameters of a query that can be shown; `None` if there are none.
+fn public_query(query: &str) -> Option<String> {
     let is_public = |pair: &&str| {
-        url::form_urlencoded::parse(pair.as_bytes()).all(|(name, _)| !is_password(&name))
+        url::form_urlencoded::parse(pair.as_bytes())
+            .all(|(name, _)| PUBLIC_PARAMETERS.contains(&name.as_ref()))
     };
     let pairs: Vec<&str> = query.split('&').filter(is_public).collect();
     let query = pairs.join("&");
@@ -305,7 +332,10 @@ mod tests {
         for (text, display) in [
             ("postgres://ada:hunter2@db:5432/x", "postgres://ada@db:5432/x"),
             ("POSTGRESQL://ada@db/x?Password=hunter2", "postgresql://ada@db/x"),
-            ("postgres://ada:hunter2@a:1,b/x?password=hunter2&k=v", "postgres://ada@a:1,b/x?k=v"),
+            (
+                "postgres://ada:hunter2@a:1,b/x?port=1&pasword=hunter2",
+                "postgres://ada@a:1,b/x?port=1",
+            ),
             ("postgres://db/x?password=hunter2&sslmode=require", "postgres://db/x?sslmode=require"),
             ("postgres://db/x?sslpassword=hunter2&sslkey=k", "postgres://db/x?sslkey=k"),
         ] {
