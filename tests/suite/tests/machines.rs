@@ -179,3 +179,66 @@ fn a_worker_that_is_killed_in_the_middle_is_replaced_and_no_stored_reply_is_aske
     assert!(text(&shown.stdout).contains("(epoch 3)"), "{}", text(&shown.stdout));
     terminate(other);
 }
+
+#[test]
+fn a_copy_of_a_database_is_restored_with_its_large_blobs() {
+    let echo = calling("echo", "run", &json!({ "text": "it ran" }), "");
+    let mut picture = b"\x89PNG\r\n\x1a\n".to_vec();
+    picture.resize(2 << 20, 7);
+    let rig = Rig::new().with_file("c.toml", echo).with_file("big.png", picture);
+    let Some(machines) = Machines::of(rig) else { return };
+    let Some(other) = postgres_or_skip(TestPostgres::shared()) else { return };
+    let folder = machines.rig.folder();
+    std::fs::create_dir(folder.join("shared")).expect("a folder");
+    let store = format!("{}?blobs={}", machines.database.url(), folder.join("shared").display());
+    let conclave = |store: &str, arguments: &[&str]| {
+        let mut command = machines.command(arguments);
+        let output = command.env("CONCLAVE_STORE", store).output().expect("the program runs");
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, _, stderr) = conclave(&store, &["run", "c.toml", "go", "--attach", "big.png"]);
+    assert_eq!(code, Some(0), "{stderr}");
+    let files = |name: &str| std::fs::read_dir(folder.join(name)).expect("a folder").count();
+    assert_eq!(files("shared"), 2, "the picture, and whose folder it is");
+    // A host without the folder is refused, and told what is missing.
+    let (code, _, stderr) = conclave(&machines.database.url(), &["run", "c.toml", "go"]);
+    assert!(code == Some(1) && stderr.contains("?blobs=FOLDER"), "{code:?} {stderr}");
+    let (code, _, stderr) = conclave(&machines.database.url(), &["store", "backup", "copy"]);
+    assert!(code == Some(1) && stderr.contains("?blobs=FOLDER"), "{code:?} {stderr}");
+
+    let (code, stdout, stderr) = conclave(&store, &["store", "backup", "copy"]);
+    assert_eq!(code, Some(0), "{stderr}");
+    for words in ["1 room, 1 file", "pg_restore --no-owner --dbname=NEW copy/conclave.dump"] {
+        assert!(stdout.contains(words), "{words}: {stdout}");
+    }
+    let password = machines.database.url();
+    let password = password.split([':', '@']).nth(2).expect("a password");
+    assert!(!stdout.contains(password) && !stderr.contains(password), "{stdout}");
+    assert_eq!((files("copy"), files("copy/blobs")), (2, 2), "no draft is left");
+    let (code, _, stderr) = conclave(&store, &["store", "backup", "copy"]);
+    assert!(code == Some(2) && stderr.contains("already exists"), "{stderr}");
+
+    other.restore(&folder.join("copy/conclave.dump")).expect("it is restored");
+    let restored = format!("{}?blobs={}", other.url(), folder.join("copy/blobs").display());
+    for arguments in [&["store", "check"][..], &["audit", "verify"], &["show"]] {
+        let (code, stdout, stderr) = conclave(&restored, arguments);
+        assert_eq!(code, Some(0), "{arguments:?}: {stdout} {stderr}");
+        assert!(
+            stdout.contains(if arguments == ["show"] { "it ran" } else { "verified" }),
+            "{stdout}"
+        );
+    }
+    let head = |store: &str| conclave(store, &["audit", "head"]).1;
+    assert_eq!(head(&restored), head(&store));
+    std::fs::remove_dir_all(folder.join("copy/blobs")).expect("it is removed");
+    let (code, _, stderr) = conclave(&restored, &["store", "check"]);
+    assert!(code == Some(1) && stderr.contains("mount the shared folder"), "{stderr}");
+}
+
+#[test]
+fn an_empty_database_is_not_copied() {
+    let Some(machines) = Machines::new() else { return };
+    let output = machines.conclave(&["store", "backup", "copy"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(!machines.rig.folder().join("copy").exists());
+}

@@ -14,7 +14,7 @@ use crate::state::stored_run::StoredRun;
 pub(crate) async fn pause(args: &args::Pause, output: OutputArgs) -> Result<u8, CliError> {
     let found = StoredRun::resolve(Some(&args.run), args.store.as_ref())?;
     let row = found.in_progress("pausing")?;
-    if pause_reason(&found.reader, &row.run).is_some() {
+    if pause_reason(&found.reader, &row.run)?.is_some() {
         report(&row, "paused", "was already paused", output)?;
         return Ok(exit::OK);
     }
@@ -22,7 +22,8 @@ pub(crate) async fn pause(args: &args::Pause, output: OutputArgs) -> Result<u8, 
     send(&row, ControlCommand::Pause { reason: args.reason.clone() }, most).await?;
     // Any process that looks at the run next, or resumes it, must find it paused.
     let is_over = || found.row().map_or(true, |row| !row.state.goes_on());
-    until(most, || is_over() || pause_reason(&found.reader, &row.run).is_some()).await;
+    let is_paused = || matches!(pause_reason(&found.reader, &row.run), Ok(Some(_)));
+    until(most, || is_over() || is_paused()).await;
     found.in_progress("pausing")?;
     let what = format!(
         "is paused; calls in progress run to their end; `conclave resume {}` resumes it",

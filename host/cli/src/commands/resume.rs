@@ -67,9 +67,11 @@ pub(crate) async fn resume(
             CliError::usage(what).hint(format!("its server continues it: {}", continued_by(&row)))
         );
     }
-    let is_paused =
-        || row.state == RunState::Running && pause_reason(&found.reader, &row.run).is_some();
-    if row.store.folder().is_none() && is_paused() {
+    let is_paused = || -> Result<bool, StoreError> {
+        let is_running = row.state == RunState::Running;
+        Ok(is_running && pause_reason(&found.reader, &row.run)?.is_some())
+    };
+    if row.store.folder().is_none() && is_paused()? {
         return unpause(&found, &row, output).await;
     }
     // Opening takes the lock of a folder, so success means that no process has the run in progress.
@@ -79,7 +81,7 @@ pub(crate) async fn resume(
             let code = resume_now(&store, &row, &observers, args, output, &interrupts).await?;
             Ok(code.unwrap_or(exit::OK))
         }
-        Err(StoreError::InUse { .. }) if is_paused() => unpause(&found, &row, output).await,
+        Err(StoreError::InUse { .. }) if is_paused()? => unpause(&found, &row, output).await,
         Err(error) => Err(in_use(error, &row)),
     }
 }
@@ -87,7 +89,9 @@ pub(crate) async fn resume(
 /// Lifts the pause of a run in another process.
 async fn unpause(found: &StoredRun, row: &RunRow, output: OutputArgs) -> Result<u8, CliError> {
     send(row, ControlCommand::Unpause, RECEIVED).await?;
-    until(RECEIVED, || pause_reason(&found.reader, &row.run).is_none()).await;
+    // A run that cannot be read for a moment is not known to go on.
+    let has_resumed = || matches!(pause_reason(&found.reader, &row.run), Ok(None));
+    until(RECEIVED, has_resumed).await;
     report(row, "resumed", "continues in its process", output)?;
     Ok(exit::OK)
 }

@@ -208,10 +208,12 @@ impl RunFacts {
         let undelivered = reader.map(|reader| observers::undelivered(reader, row));
         // Unreadable decisions are reported by `show`, and must not hide the list of runs.
         let decided = store.change_decisions(run).ok().and_then(|mut all| all.pop());
+        // The same holds for its records.
+        let paused = reader.filter(|_| !is_ended).map(|reader| pause_reason(reader, run));
         Ok(Self {
             took_ms: row.until(now).since(row.started).saturating_sub(down_ms),
             waits,
-            paused: reader.filter(|_| !is_ended).and_then(|reader| pause_reason(reader, run)),
+            paused: paused.and_then(Result::ok).flatten(),
             changes: store.pending_changes(run),
             undelivered: undelivered.unwrap_or_default().values().sum(),
             decided: decided.map(|decision| decision.kind.as_str()),

@@ -1,5 +1,8 @@
 //! `conclave store gc | backup | check`: maintenance of the stores.
 
+#[cfg(feature = "postgres")]
+mod database;
+
 use std::path::{Path, PathBuf};
 
 use conclave_core::types::ids::Millis;
@@ -166,15 +169,13 @@ fn report_in_use(store: &StoreAddress, who: &str, output: OutputArgs) -> Result<
 }
 
 fn backup(stores: &OpenStores, to: &Path, output: OutputArgs) -> Result<u8, CliError> {
-    if let [StoreAddress::Postgres(database)] = stores.addresses() {
-        return Err(CliError::usage(
-            "a store in a database is copied by the programs of PostgreSQL",
-        )
-        .hint(format!("pg_dump --schema=conclave --file=conclave.sql '{database}'")));
-    }
     if to.exists() {
         return Err(CliError::usage(format!("{} already exists", show_path(to)))
             .hint("name a folder that does not exist"));
+    }
+    #[cfg(feature = "postgres")]
+    if let [StoreAddress::Postgres(address)] = stores.addresses() {
+        return database::backup(address, to, output);
     }
     let (readers, unreadable) = stores.readers_and_unreadable()?;
     if readers.is_empty() && unreadable.is_empty() {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use conclave_core::protocol::event::Event;
 use conclave_core::types::ids::{ControlId, RoomId};
 use conclave_runtime::store::{
-    ControlCommand, ControlMessage, MailState, RunRow, RunState, StoreReader,
+    ControlCommand, ControlMessage, MailState, RunRow, RunState, StoreError, StoreReader,
 };
 use serde_json::json;
 
@@ -186,10 +186,16 @@ pub(crate) fn report(
     )
 }
 
-/// Returns why a run is paused, or `None` if it is not paused or cannot be read.
-pub(crate) fn pause_reason(reader: &StoreReader, run: &RoomId) -> Option<String> {
+/// Returns why a run is paused, or `None` if it is not paused.
+///
+/// # Errors
+/// If the run cannot be read.
+pub(crate) fn pause_reason(
+    reader: &StoreReader,
+    run: &RoomId,
+) -> Result<Option<String>, StoreError> {
     let (mut paused, mut received) = (None, BTreeSet::new());
-    for record in reader.records(run).ok()? {
+    for record in reader.records(run)? {
         if let Event::ControlReceived { id, .. } = &record.event
             && !received.insert(id.clone())
         {
@@ -202,7 +208,7 @@ pub(crate) fn pause_reason(reader: &StoreReader, run: &RoomId) -> Option<String>
             _ => {}
         }
     }
-    paused
+    Ok(paused)
 }
 
 #[cfg(test)]

@@ -125,9 +125,14 @@ impl Desk {
                     let passed_on = async {
                         let Ok(run) = answered.await else { return Some(sender) };
                         drop(queued);
-                        let result = outcome::of_tool(&name, run.answer, &*desk.service.blobs);
-                        // The client may have gone.
-                        drop(sender.send(result));
+                        let blobs = Arc::clone(&desk.service.blobs);
+                        // Off the event loop, because attachments may be on a disk or a server.
+                        let answer = move || outcome::of_tool(&name, run.answer, &*blobs);
+                        match tokio::task::spawn_blocking(answer).await {
+                            // The client may have gone.
+                            Ok(result) => drop(sender.send(result)),
+                            Err(error) => drop(sender.send(outcome::failed(error.to_string()))),
+                        }
                         None
                     };
                     let (ended, unsent) = tokio::join!(calling.run(answer), passed_on);

@@ -62,7 +62,18 @@ fn result(
 }
 
 fn attached(blob: &Blob, blobs: &dyn Blobs) -> ContentBlock {
-    let bytes = (blob.length <= ATTACHMENT).then(|| blobs.read(&blob.sha256)).flatten();
+    let is_sent = blob.length <= ATTACHMENT;
+    let bytes = if is_sent { blobs.read(&blob.sha256) } else { Ok(None) };
+    let bytes = match bytes {
+        Ok(bytes) => bytes,
+        // The cause is the operator's, and may name a server.
+        Err(_) => {
+            return ContentBlock::text(format!(
+                "[an attachment that cannot be read now: {}, {} bytes]",
+                blob.media_type, blob.length
+            ));
+        }
+    };
     match bytes {
         Some(bytes) if blob.media_type.starts_with("image/") => {
             ContentBlock::image(STANDARD.encode(&*bytes), blob.media_type.clone())

@@ -13,6 +13,8 @@ wasmtime::component::bindgen!({
         "conclave:plugin/kv.set": async | trappable,
         "conclave:plugin/kv.delete": async | trappable,
         "conclave:plugin/kv.keys": async | trappable,
+        "conclave:plugin/blobs.read": async | trappable,
+        "conclave:plugin/blobs.put": async | trappable,
         "conclave:plugin/fetch.send": async | trappable,
         "conclave:plugin/model.complete": async | trappable,
         "conclave:plugin/model.[method]completion-stream.next-text": async | trappable,

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use conclave_runtime::completion::{DraftMessage, ModelRequest, PromptPart};
 use conclave_runtime::ids::RoomId;
-use conclave_runtime::journal::MemoryJournals;
+use conclave_runtime::journal::{
+    JournalFailure, Journals, MemoryJournals, Opening, RecordsReading, Reopening,
+};
 use conclave_runtime::message::Role;
 use conclave_runtime::native::{self, Failure, Observe, Plugin, Step, Tool};
 use conclave_runtime::notice::Notice;
@@ -307,6 +309,48 @@ async fn an_observer_that_fails_too_often_is_stopped_and_gets_the_rest_later() {
     // And only once.
     let reports = prepared.deliver_missed(&RoomId::from("run"), options_again).await;
     assert_eq!(reports[0].delivered, 0);
+}
+
+/// Journals whose first reading fails.
+struct Unreadable(MemoryJournals, AtomicU32);
+
+impl Journals for Unreadable {
+    fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure> {
+        self.0.open(room)
+    }
+
+    fn records(&self, room: &RoomId) -> RecordsReading {
+        if self.1.fetch_add(1, Ordering::SeqCst) > 0 {
+            return self.0.records(room);
+        }
+        let cause = std::io::Error::other("the database is away");
+        let failure = JournalFailure::new(room.clone(), "memory".to_owned(), cause);
+        Box::pin(std::future::ready(Err(failure)))
+    }
+
+    fn reopen(&self, room: &RoomId) -> Reopening {
+        self.0.reopen(room)
+    }
+}
+
+#[tokio::test]
+async fn an_observer_gets_nothing_while_the_rights_of_the_run_are_unknown() {
+    let (recorder, journals) = (Told::default(), MemoryJournals::default());
+    let collected = Taken::default();
+    let host = host([desk(), collected.observer()]);
+    let prepared = loaded(&host, OBSERVED).await;
+    let run = prepared.start(Some("hi".to_owned()), options(&recorder, &journals)).unwrap();
+    assert_eq!(run.outcome().await.unwrap().status, Status::Done);
+    assert!(host.drain_observers(LONG).await.is_empty());
+    let taken = collected.kinds().len();
+    let journals = Arc::new(Unreadable(journals, AtomicU32::new(0)));
+    let options = RunOptions { journals, ..RunOptions::default() };
+    let reports = prepared.deliver_missed(&RoomId::from("run"), options.clone()).await;
+    let stopped = reports[0].stopped.as_deref().unwrap_or_default();
+    assert!(stopped.contains("the database is away"), "{reports:?}");
+    assert_eq!(collected.kinds().len(), taken);
+    let reports = prepared.deliver_missed(&RoomId::from("run"), options).await;
+    assert_eq!((reports[0].delivered, &reports[0].stopped), (0, &None));
 }
 
 #[tokio::test]

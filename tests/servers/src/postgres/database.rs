@@ -74,6 +74,21 @@ impl TestDatabase {
     }
 }
 
+impl TestDatabase {
+    /// Restores a dump of `pg_dump --format=custom` into the database.
+    ///
+    /// # Errors
+    /// If the dump cannot be read, or is refused.
+    pub fn restore(&self, dump: &std::path::Path) -> Result<(), PostgresFailure> {
+        let file = std::fs::File::open(dump)
+            .map_err(|error| PostgresFailure::io("open the dump", &error))?;
+        let mut restore = self.installation.command("pg_restore");
+        restore.args(["--no-owner", "--exit-on-error", "--dbname", &self.url()]);
+        // The account of the server may be unable to enter the folder of the file.
+        super::installation::run(restore.stdin(file)).map(drop)
+    }
+}
+
 impl Drop for TestDatabase {
     fn drop(&mut self) {
         if self.is_temporary {

@@ -16,7 +16,7 @@ use crate::imports::bindings::plugin::types;
 use crate::imports::call::CallInput;
 use crate::imports::convert::blob_out;
 use crate::observe::subscribe::Level;
-use crate::support::blobs as store;
+use crate::support::blobs::{self as store, BlobsUnavailable};
 
 /// Maximum bytes of one read; a guest continues from its end.
 const PIECE: usize = 8 << 20;
@@ -57,7 +57,12 @@ impl BlobsImport<'_> {
             .map_err(|record| BlobError::Denied(self.core.refuse(*record)))
     }
 
-    fn read_blob(&mut self, sha256: &str, offset: u64, length: u32) -> Result<Vec<u8>, BlobError> {
+    async fn read_blob(
+        &mut self,
+        sha256: &str,
+        offset: u64,
+        length: u32,
+    ) -> Result<Vec<u8>, BlobError> {
         self.check(sha256)?;
         // One error for absent and inaccessible blobs, so that a guest cannot probe for others.
         self.reach(sha256).ok_or(BlobError::Unknown)?;
@@ -68,7 +73,15 @@ impl BlobsImport<'_> {
                 "the call has read the {limit} bytes that it may"
             )));
         }
-        let bytes = self.core.plugin.services.blobs.read(sha256).ok_or(BlobError::Unknown)?;
+        let (blobs, name) = (Arc::clone(&self.core.plugin.services.blobs), sha256.to_owned());
+        // Off the event loop, because a store may wait for a disk or a server.
+        let read = self.core.off_loop(move || blobs.read(&name)).await;
+        let broke_off = || Err(BlobsUnavailable("the reading broke off".to_owned()));
+        let bytes = read.unwrap_or_else(broke_off).map_err(|error| {
+            self.core.book.host_line(Level::Error, &format!("blobs: {error}"));
+            BlobError::Other("it cannot be read now".to_owned())
+        })?;
+        let bytes = bytes.ok_or(BlobError::Unknown)?;
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
         let length = usize::try_from(length)
             .unwrap_or(usize::MAX)
@@ -79,35 +92,37 @@ impl BlobsImport<'_> {
         Ok(bytes[start..start + length].to_vec())
     }
 
-    fn keep_blob(
+    async fn keep_blob(
         &mut self,
-        bytes: &[u8],
-        media_type: &str,
-        name: Option<&str>,
+        bytes: Vec<u8>,
+        media_type: String,
+        name: Option<String>,
     ) -> Result<Blob, BlobError> {
-        self.check(name.unwrap_or("a blob"))?;
+        self.check(name.as_deref().unwrap_or("a blob"))?;
         let limit = self.core.plugin.limits().blobs;
         let stored = self.blobs.stored.saturating_add(bytes.len() as u64);
         if stored > limit {
             return Err(BlobError::TooLarge(limit));
         }
         // Checked before storing, so that a refused blob takes no space.
-        if let Some(problem) = name.and_then(wrong_name) {
+        if let Some(problem) = name.as_deref().and_then(wrong_name) {
             return Err(BlobError::Other(problem.to_owned()));
         }
-        let blob =
-            self.core.plugin.services.blobs.keep(bytes, media_type, name).map_err(|error| {
-                match error {
-                    store::BlobError::TooLarge { limit, .. } => BlobError::TooLarge(limit),
-                    store::BlobError::MediaType(_) => {
-                        BlobError::Other("that is no media type, such as image/png".to_owned())
-                    }
-                    store::BlobError::Other(text) => {
-                        self.core.book.host_line(Level::Error, &format!("blobs: {text}"));
-                        BlobError::Other("it could not be kept".to_owned())
-                    }
-                }
-            })?;
+        let blobs = Arc::clone(&self.core.plugin.services.blobs);
+        let keep = move || blobs.keep(&bytes, &media_type, name.as_deref());
+        // It waits while the store's queue is full.
+        let blob = self.core.off_loop(keep).await;
+        let broke_off = || Err(store::BlobError::Other("the writing broke off".to_owned()));
+        let blob = blob.unwrap_or_else(broke_off).map_err(|error| match error {
+            store::BlobError::TooLarge { limit, .. } => BlobError::TooLarge(limit),
+            store::BlobError::MediaType(_) => {
+                BlobError::Other("that is no media type, such as image/png".to_owned())
+            }
+            store::BlobError::Other(text) => {
+                self.core.book.host_line(Level::Error, &format!("blobs: {text}"));
+                BlobError::Other("it could not be kept".to_owned())
+            }
+        })?;
         self.blobs.stored = stored;
         self.blobs.known(&self.core.input).insert(blob.sha256.clone(), blob.clone());
         Ok(blob)
@@ -176,24 +191,24 @@ fn wrong_name(name: &str) -> Option<&'static str> {
 }
 
 impl blobs::Host for BlobsImport<'_> {
-    fn read(
+    async fn read(
         &mut self,
         sha256: String,
         offset: u64,
         length: u32,
     ) -> wasmtime::Result<Result<Vec<u8>, BlobError>> {
         self.core.enter()?;
-        Ok(self.read_blob(&sha256, offset, length))
+        Ok(self.read_blob(&sha256, offset, length).await)
     }
 
-    fn put(
+    async fn put(
         &mut self,
         bytes: Vec<u8>,
         media_type: String,
         name: Option<String>,
     ) -> wasmtime::Result<Result<types::Blob, BlobError>> {
         self.core.enter()?;
-        Ok(self.keep_blob(&bytes, &media_type, name.as_deref()).map(|blob| blob_out(&blob)))
+        Ok(self.keep_blob(bytes, media_type, name).await.map(|blob| blob_out(&blob)))
     }
 }
 
@@ -208,12 +223,22 @@ mod tests {
     use crate::imports::state::CallState;
     use crate::imports::testing::{setup, state, view};
 
+    async fn keep(
+        state: &mut CallState,
+        bytes: &[u8],
+        media_type: &str,
+        name: Option<&str>,
+    ) -> Result<Blob, BlobError> {
+        let name = name.map(str::to_owned);
+        state.blobs().keep_blob(bytes.to_vec(), media_type.to_owned(), name).await
+    }
+
     fn blob(state: &CallState, text: &str) -> Blob {
         state.core.plugin.services.blobs.keep(text.as_bytes(), "text/plain", None).unwrap()
     }
 
-    #[test]
-    fn what_was_lent_or_kept_can_be_read_and_a_digest_alone_opens_nothing() {
+    #[tokio::test]
+    async fn what_was_lent_or_kept_can_be_read_and_a_digest_alone_opens_nothing() {
         let mut state = state(setup());
         let (lent, other) = (blob(&state, "lent"), blob(&state, "of another plugin"));
         let message =
@@ -221,18 +246,21 @@ mod tests {
         let mut view = view();
         view.history.push(&Arc::new(message));
         state.core.input = CallInput::Agent(view);
-        assert_eq!(state.blobs().read_blob(&lent.sha256, 1, 100).unwrap(), b"ent");
-        assert_eq!(state.blobs().read_blob(&lent.sha256, 9, 100).unwrap(), b"");
-        assert!(matches!(state.blobs().read_blob(&other.sha256, 0, 100), Err(BlobError::Unknown)));
-        let blob = state.blobs().keep_blob(b"kept", "text/plain", Some("a.txt")).unwrap();
-        assert_eq!(state.blobs().read_blob(&blob.sha256, 0, 2).unwrap(), b"ke");
+        assert_eq!(state.blobs().read_blob(&lent.sha256, 1, 100).await.unwrap(), b"ent");
+        assert_eq!(state.blobs().read_blob(&lent.sha256, 9, 100).await.unwrap(), b"");
+        assert!(matches!(
+            state.blobs().read_blob(&other.sha256, 0, 100).await,
+            Err(BlobError::Unknown)
+        ));
+        let blob = keep(&mut state, b"kept", "text/plain", Some("a.txt")).await.unwrap();
+        assert_eq!(state.blobs().read_blob(&blob.sha256, 0, 2).await.unwrap(), b"ke");
     }
 
-    #[test]
-    fn an_answer_carries_only_what_the_call_could_reach_and_as_it_is() {
+    #[tokio::test]
+    async fn an_answer_carries_only_what_the_call_could_reach_and_as_it_is() {
         let mut state = state(setup());
         let other = blob(&state, "of another plugin");
-        let blob = state.blobs().keep_blob(b"kept", "text/plain", None).unwrap();
+        let blob = keep(&mut state, b"kept", "text/plain", None).await.unwrap();
         let lie = Blob { media_type: "image/png".to_owned(), length: 1 << 40, ..blob.clone() };
         let outcome =
             ToolOutcome { attachments: vec![other.clone(), lie.clone()], ..ToolOutcome::default() };
@@ -251,26 +279,26 @@ mod tests {
         assert_eq!((denials.len(), denials[0].denial.target.as_str()), (1, other.sha256.as_str()));
     }
 
-    #[test]
-    fn what_a_call_keeps_is_bounded_altogether_and_named_harmlessly() {
+    #[tokio::test]
+    async fn what_a_call_keeps_is_bounded_altogether_and_named_harmlessly() {
         let mut setup = setup();
         setup.limits.blobs = 10;
         let mut state = state(setup);
-        state.blobs().keep_blob(b"123456", "text/plain", None).unwrap();
+        keep(&mut state, b"123456", "text/plain", None).await.unwrap();
         assert!(matches!(
-            state.blobs().keep_blob(b"12345", "text/plain", None),
+            keep(&mut state, b"12345", "text/plain", None).await,
             Err(BlobError::TooLarge(10))
         ));
-        state.blobs().keep_blob(b"1234", "text/plain", None).unwrap();
+        keep(&mut state, b"1234", "text/plain", None).await.unwrap();
         for name in ["../a", "a\\b", "a\u{1b}[2J", "\u{202e}gpj.exe", &"a".repeat(256)] {
             assert!(
                 matches!(
-                    state.blobs().keep_blob(b"", "text/plain", Some(name)),
+                    keep(&mut state, b"", "text/plain", Some(name)).await,
                     Err(BlobError::Other(_))
                 ),
                 "{name:?}"
             );
         }
-        assert!(matches!(state.blobs().keep_blob(b"", "text", None), Err(BlobError::Other(_))));
+        assert!(matches!(keep(&mut state, b"", "text", None).await, Err(BlobError::Other(_))));
     }
 }
