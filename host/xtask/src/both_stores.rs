@@ -16,8 +16,8 @@ pub(crate) const OF_ANY_STORE: &str = "
     package(=conclave-runtime) & binary(=store)
         - test(/^(chain|derived|disk|engines|fixtures)::/) - test(/::files::/)
     + package(=conclave-conformance) & test(=scenarios_show_what_they_should)
-    + package(=conclave-suite) & test(/^(delivery|questions|resume_cli|steering_cli|tasks_cli)::/)
-        - test(/::files::/)";
+    + package(=conclave-suite) - test(/::files::/)
+        & test(/^(cli_batch|delivery|questions|resume_cli|rooms::killed|steering_cli|tasks_cli)::/)";
 
 /// Returns the number of passed tests of each module that ran on PostgreSQL, beside the number of
 /// the same tests that passed in the other layers. Empty if none ran there.

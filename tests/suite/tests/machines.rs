@@ -3,7 +3,7 @@
 
 use std::process::{Child, Output};
 
-use conclave_test_support::{Rig, TestPostgres, calling, postgres_or_skip, until};
+use conclave_test_support::{Rig, TestPostgres, calling, postgres_or_skip, stepping, until};
 use serde_json::{Value, json};
 
 use crate::cli::text;
@@ -145,6 +145,20 @@ fn a_run_that_no_host_has_is_stopped_and_the_wait_for_it_ends() {
     let ended = waiting.wait_with_output().expect("it ends");
     assert_eq!(ended.status.code(), Some(130), "{}", text(&ended.stderr));
     assert_eq!(machines.state(&run).as_deref(), Some("kill"));
+}
+
+/// Otherwise the runs that it leaves would wait for the end of its lease.
+#[test]
+fn a_process_that_ends_by_itself_leaves_no_lease() {
+    let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", ""));
+    let Some(machines) = Machines::of(rig) else { return };
+    for _ in 0..3 {
+        let ended = machines.conclave(&["run", "c.toml", "hello"]);
+        assert_eq!(ended.status.code(), Some(0), "{}", text(&ended.stderr));
+        let held = "SELECT (SELECT count(*) FROM conclave.hosts),
+             (SELECT count(*) FROM conclave.rooms WHERE host IS NOT NULL)";
+        assert_eq!(machines.database.query(&[held]).expect("it answers"), "0|0");
+    }
 }
 
 #[test]

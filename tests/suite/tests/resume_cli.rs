@@ -237,25 +237,6 @@ fn a_live_run_is_stopped_from_another_terminal() {
 }
 
 #[test]
-fn the_runs_of_a_store_of_an_older_format_are_named_and_can_be_stopped() {
-    for format in ["format-1", "format-2", "format-3"] {
-        let rig = Rig::new();
-        let folder = rig.folder().join("kept");
-        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/journal");
-        std::fs::create_dir(&folder).expect("a folder");
-        std::fs::copy(data.join(format!("{format}.db")), folder.join("log.db")).expect("a store");
-        for (path, mode) in [(folder.join("log.db"), 0o600), (folder, 0o700)] {
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
-            std::fs::set_permissions(path, mode).expect("permissions");
-        }
-        let listed = conclave(&rig, &["runs", "--store", "kept", "--json"]);
-        assert!(text(&listed.stdout).contains("\"going\""), "{}", text(&listed.stderr));
-        let stopped = conclave(&rig, &["stop", "going", "--store", "kept"]);
-        assert_eq!(stopped.status.code(), Some(0), "{format}: {}", text(&stopped.stderr));
-    }
-}
-
-#[test]
 fn a_run_that_was_cut_off_is_stopped_without_going_on() {
     let slow = Slow::start();
     let rig = slow.rig();
@@ -585,5 +566,30 @@ fn a_run_whose_model_goes_away_is_left_and_resumed() {
         };
         let requests = slow.server.requests();
         assert_eq!(requests.iter().filter(|request| first(request)).count(), 1);
+    }
+}
+
+/// Tests of the files of SQLite.
+mod files {
+    use super::*;
+
+    #[test]
+    fn the_runs_of_a_store_of_an_older_format_are_named_and_can_be_stopped() {
+        for format in ["format-1", "format-2", "format-3"] {
+            let rig = Rig::new();
+            let folder = rig.folder().join("kept");
+            let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/journal");
+            std::fs::create_dir(&folder).expect("a folder");
+            std::fs::copy(data.join(format!("{format}.db")), folder.join("log.db"))
+                .expect("a store");
+            for (path, mode) in [(folder.join("log.db"), 0o600), (folder, 0o700)] {
+                let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+                std::fs::set_permissions(path, mode).expect("permissions");
+            }
+            let listed = conclave(&rig, &["runs", "--store", "kept", "--json"]);
+            assert!(text(&listed.stdout).contains("\"going\""), "{}", text(&listed.stderr));
+            let stopped = conclave(&rig, &["stop", "going", "--store", "kept"]);
+            assert_eq!(stopped.status.code(), Some(0), "{format}: {}", text(&stopped.stderr));
+        }
     }
 }
