@@ -62,6 +62,7 @@ use crate::storage::journal::{
 };
 use crate::support::clock::{BoxFuture, Clock};
 use crate::support::fail_points::kill_point;
+use children::LeftChildren;
 use event_queue::{EventQueue, EventSender, event_queue};
 use held::{HeldOutput, OutputBuffer};
 use port::WaitingRequests;
@@ -172,11 +173,12 @@ pub(crate) struct Driver {
     /// Model requests; aborted when the room ends.
     beside: JoinSet<()>,
     /// Tasks that write the missing end into journals of child rooms; awaited when the room ends.
-    ends: JoinSet<()>,
+    ends: JoinSet<Result<(), JournalFailure>>,
     /// The abort handles of the model requests in `beside`, by call.
     asking: Vec<(CallId, AbortHandle)>,
     /// Child rooms; awaited when the room ends.
     children: BTreeMap<CallId, Lease>,
+    left_children: LeftChildren,
 }
 
 /// A plugin call that sends its answer to the loop.
@@ -297,6 +299,7 @@ impl Driver {
             ends: JoinSet::new(),
             asking: Vec::new(),
             children: BTreeMap::new(),
+            left_children: LeftChildren::default(),
         }
     }
 
@@ -601,7 +604,10 @@ impl Driver {
             }
             // Ended tasks are taken out, or a long run would collect them.
             while self.beside.try_join_next().is_some() {}
-            while self.ends.try_join_next().is_some() {}
+            while let Some(ended) = self.ends.try_join_next() {
+                // One that panicked is left to whoever closes the rooms of the ended run.
+                ended.unwrap_or(Ok(()))?;
+            }
             let room = &self.room;
             self.timers.clean(|timer| room.waits_for(timer));
             // Only while the room is idle: a busy one would need the space again at once.
@@ -618,6 +624,9 @@ impl Driver {
                 }
                 () = resolved(&mut self.loss), if self.loss.is_some() => {
                     return Err(self.taken_over());
+                }
+                child = self.left_children.next(), if !self.children.is_empty() => {
+                    return Err(self.leave_with(*child));
                 }
                 due = self.timers.due(&*self.shared.clock, self.ahead_ms), if !self.timers.is_empty() => {
                     // Events that arrived before the deadline are handled first, however late this
@@ -741,6 +750,8 @@ impl Driver {
             self.children.pop_first();
         }
         while self.ends.join_next().await.is_some() {}
+        // This run is over, and the next one has other children.
+        self.left_children = LeftChildren::default();
     }
 
     /// Stops all remaining work, so that nothing of this run reaches the next one.

@@ -1,6 +1,7 @@
 //! Processes that share a store in PostgreSQL, as on several machines: they begin runs, take them,
 //! decide about their calls and look at them, and know nothing of each other.
 
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Output};
 
 use conclave_test_support::{Rig, TestPostgres, calling, postgres_or_skip, stepping, until};
@@ -159,6 +160,35 @@ fn a_process_that_ends_by_itself_leaves_no_lease() {
              (SELECT count(*) FROM conclave.rooms WHERE host IS NOT NULL)";
         assert_eq!(machines.database.query(&[held]).expect("it answers"), "0|0");
     }
+}
+
+/// The worker's first attempts meet no server; other commands give up after a few seconds.
+#[test]
+fn a_worker_that_starts_in_an_outage_waits_for_its_database() {
+    let Some(machines) = Machines::new() else { return };
+    let run = machines.enqueue();
+    let (proxy, url) = machines.database.behind_proxy().expect("a proxy");
+    proxy.refuse();
+    let mut worker = machines.command(&["worker", "c.toml"]);
+    let mut worker = worker.env("CONCLAVE_STORE", &url).spawn().expect("the program runs");
+    let mut lines = BufReader::new(worker.stderr.take().expect("it is piped")).lines();
+    let mut line = || lines.next().expect("it says why it waits").expect("a line");
+    let reason = line();
+    assert!(reason.contains("cannot be reached"), "{reason}");
+    assert_eq!(line(), "trying again until it is there");
+    let other = machines.command(&["runs"]).env("CONCLAVE_STORE", &url).output().expect("it runs");
+    let stderr = text(&other.stderr);
+    assert_eq!(other.status.code(), Some(4), "{stderr}");
+    assert!(stderr.contains("start its database"), "{stderr}");
+    proxy.pass();
+    // Nobody reads the rest of what it reports.
+    let reading = std::thread::spawn(move || lines.for_each(drop));
+    let id = machines.approval();
+    machines.until_state(&run, "asleep");
+    assert_eq!(machines.conclave(&["approve", &id, "--yes"]).status.code(), Some(0));
+    assert_eq!(text(&machines.conclave(&["wait", &run]).stdout), "it ran\n");
+    assert_eq!(terminate(worker), Some(0));
+    reading.join().expect("it has ended");
 }
 
 #[test]

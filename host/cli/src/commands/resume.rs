@@ -67,9 +67,14 @@ pub(crate) async fn resume(
             CliError::usage(what).hint(format!("its server continues it: {}", continued_by(&row)))
         );
     }
+    let has_host = match row.state {
+        RunState::Running => true,
+        // A worker takes it once its pause is lifted.
+        RunState::Asleep => has_worker(&found.reader)?,
+        _ => false,
+    };
     let is_paused = || -> Result<bool, StoreError> {
-        let is_running = row.state == RunState::Running;
-        Ok(is_running && pause_reason(&found.reader, &row.run)?.is_some())
+        Ok(has_host && pause_reason(&found.reader, &row.run)?.is_some())
     };
     if row.store.folder().is_none() && is_paused()? {
         return unpause(&found, &row, output).await;
@@ -84,6 +89,17 @@ pub(crate) async fn resume(
         Err(StoreError::InUse { .. }) if is_paused()? => unpause(&found, &row, output).await,
         Err(error) => Err(in_use(error, &row)),
     }
+}
+
+/// Whether a worker of the store is there.
+#[cfg(feature = "postgres")]
+fn has_worker(reader: &StoreReader) -> Result<bool, StoreError> {
+    Ok(reader.hosts()?.iter().any(|host| host.is_live && host.pool.is_some()))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn has_worker(_: &StoreReader) -> Result<bool, StoreError> {
+    Ok(false)
 }
 
 /// Lifts the pause of a run in another process.

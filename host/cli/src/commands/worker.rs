@@ -2,12 +2,14 @@
 //! store, brings them forward, and gives back those that sleep.
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use conclave_core::types::ids::{ChannelId, RoomId, TaskName};
 use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::BoxFuture;
-use conclave_runtime::store::{RunOrigin, Store, StoreAddress};
+use conclave_runtime::store::{RunOrigin, Store, StoreAddress, StoreError};
 use conclave_runtime::worker::{Worker, WorkerEvent, WorkerPool};
 use conclave_runtime::{Host, Prepared, RunOptions};
 use serde_json::json;
@@ -24,6 +26,9 @@ use crate::ui::interrupt::{Interrupts, terminated};
 use crate::ui::show::{BAD, FAINT, NAME, ODD, one_line, paint, plural, printable, show_path};
 use crate::ui::{stderr, stdout};
 
+/// The pauses between two attempts to reach the database at the start.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Characters of an error that are shown.
 const SHOWN: usize = 300;
 
@@ -57,7 +62,12 @@ pub(crate) async fn worker(
 ) -> Result<u8, CliError> {
     let files =
         if args.configs.is_empty() { vec![PathBuf::from(CONFIG)] } else { args.configs.clone() };
-    let (address, store) = open(&args, &files)?;
+    let address = address(&args, &files)?;
+    // One for the whole of the worker, so that no signal gets lost between two of them.
+    let mut terminated = Box::pin(terminated());
+    let Some(store) = open_when_reached(&address, output, terminated.as_mut()).await? else {
+        return Ok(exit::OK);
+    };
     let mut configs = Vec::with_capacity(files.len());
     for file in files {
         configs.push(ServedConfig::load(file, &store, &args, output).await?);
@@ -92,7 +102,7 @@ pub(crate) async fn worker(
     let stop = async {
         tokio::select! {
             () = interrupts.next() => {}
-            () = terminated() => {}
+            () = terminated => {}
         }
     };
     let worker = Worker::new(&store, pools, args.rooms as usize);
@@ -116,13 +126,48 @@ pub(crate) async fn worker(
     Ok(exit::OK)
 }
 
-/// Opens the store that the workers share.
-fn open(args: &WorkerArgs, files: &[PathBuf]) -> Result<(StoreAddress, Store), CliError> {
+/// The address of the store that the workers share.
+fn address(args: &WorkerArgs, files: &[PathBuf]) -> Result<StoreAddress, CliError> {
     let config = setup::read_config(&files[0], &args.model.models()?)?;
     let keep = Keep { store: args.store.clone(), ..Keep::default() };
-    let address = shared_address(with_named_store(&keep, &config)?.store, "a worker")?;
-    let store = stores::open(&address, "worker")?;
-    Ok((address, store))
+    shared_address(with_named_store(&keep, &config)?.store, "a worker")
+}
+
+/// Opens the store, however long its database cannot be reached. `None` if the worker was asked to
+/// stop meanwhile.
+async fn open_when_reached(
+    address: &StoreAddress,
+    output: OutputArgs,
+    mut stop: Pin<&mut impl Future<Output = ()>>,
+) -> Result<Option<Store>, CliError> {
+    let (mut pause, mut reported) = (FIRST_PAUSE, String::new());
+    loop {
+        let of_attempt = address.clone();
+        let open = move || stores::open_once(&of_attempt, "worker");
+        let opened = tokio::select! {
+            biased;
+            () = &mut stop => return Ok(None),
+            opened = tokio::task::spawn_blocking(open) => opened,
+        };
+        let opened = opened.map_err(|broken| CliError::internal(broken.to_string()))?;
+        let Err(error @ StoreError::Unreachable { .. }) = opened else {
+            return Ok(Some(opened?));
+        };
+        let reason = error.to_string();
+        if reason != reported {
+            report(&WorkerEvent::Store(&error), output);
+            if !output.result_only() {
+                stderr::line(paint(FAINT, "trying again until it is there"));
+            }
+            reported = reason;
+        }
+        tokio::select! {
+            biased;
+            () = &mut stop => return Ok(None),
+            () = tokio::time::sleep(pause) => {}
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
 }
 
 /// Returns the address of a store that hosts share, or the error that `who` needs one.
@@ -202,7 +247,9 @@ fn report(event: &WorkerEvent<'_>, output: OutputArgs) {
         WorkerEvent::Asleep(run) => ("asleep", Some(*run), None),
         WorkerEvent::Lost(run) => ("lost", Some(*run), None),
         WorkerEvent::Failed(run, reason) => ("failed", Some(*run), Some(reason.clone())),
+        WorkerEvent::Stopping => ("stopping", None, None),
         WorkerEvent::GivenBack(run) => ("given-back", Some(*run), None),
+        WorkerEvent::LeftToLease(run) => ("left-to-lease", Some(*run), None),
         WorkerEvent::Received(message) => ("received", Some(&message.room), None),
         WorkerEvent::Store(error) => ("store-failed", None, Some(error.to_string())),
     };
@@ -220,13 +267,19 @@ fn report(event: &WorkerEvent<'_>, output: OutputArgs) {
         ("asleep", _) => "waits for a time or a person; given back".to_owned(),
         ("lost", _) => "goes on at another host".to_owned(),
         ("failed", Some(what)) => format!("could not go on, and rests for 30 s: {what}"),
+        ("stopping", _) => "stops; calls in progress get up to 30 s to end".to_owned(),
         ("given-back", _) => "given back".to_owned(),
+        ("left-to-lease", _) => {
+            "could not be given back, because the store cannot be reached; other workers take it \
+             when the lease of this one is over, 15 s after its last renewal"
+                .to_owned()
+        }
         ("received", _) => "received a message".to_owned(),
         (_, Some(what)) => what.clone(),
         (word, None) => word.to_owned(),
     };
     let style = match word {
-        "failed" | "store-failed" => BAD,
+        "failed" | "store-failed" | "left-to-lease" => BAD,
         "lost" => ODD,
         _ => FAINT,
     };

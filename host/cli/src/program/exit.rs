@@ -15,7 +15,8 @@ pub(crate) const FAILED: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 /// A key or a secret is missing, or a model's server rejects its key.
 pub(crate) const KEY: u8 = 3;
-/// A model's server could not be reached, is busy, or has no such model.
+/// A model's server could not be reached, is busy, or has no such model; or the database of a store
+/// could not be reached.
 pub(crate) const UNREACHABLE: u8 = 4;
 /// A plugin could not be loaded, or an agent failed again and again.
 pub(crate) const PLUGIN: u8 = 5;
@@ -60,7 +61,8 @@ Exit codes:
        addressed), or an internal error
     2  the command line or the config is wrong
     3  a key or a secret is missing, or a model server rejected its key
-    4  a model server could not be reached, is busy, or has no such model
+    4  a model server could not be reached, is busy, or has no such model; or
+       the database of a store could not be reached
     5  a plugin could not be loaded, or an agent failed repeatedly
     6  a tool call needed an approval, and no terminal was there to ask for it;
        `--approvals wait` leaves it to `conclave approve`

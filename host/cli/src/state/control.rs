@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
+use conclave_core::protocol::control::HANDOVER;
 use conclave_core::protocol::event::Event;
 use conclave_core::types::ids::{ControlId, RoomId};
 use conclave_runtime::store::{
@@ -15,6 +16,7 @@ use serde_json::json;
 
 use crate::args::OutputArgs;
 use crate::program::error::CliError;
+use crate::state::stores;
 use crate::ui::show::printable;
 use crate::ui::stdout;
 
@@ -62,7 +64,7 @@ pub(crate) async fn send(
 }
 
 async fn deliver(row: &RunRow, message: &ControlMessage, most: Duration) -> Result<(), CliError> {
-    let reader = StoreReader::open(&row.store)?;
+    let reader = stores::read(&row.store)?;
     reader.mail().send(message)?;
     let until = Instant::now() + most;
     loop {
@@ -203,6 +205,8 @@ pub(crate) fn pause_reason(
             continue;
         }
         match record.event.effective() {
+            // The next host lifts this one by itself.
+            Event::Paused { reason } if reason == HANDOVER => {}
             Event::Paused { reason } => paused = Some(reason.clone()),
             Event::Unpaused | Event::RunStarted { .. } => paused = None,
             _ => {}

@@ -26,6 +26,14 @@ const CLOSED_WITHIN: Duration = Duration::from_secs(3);
 /// The interval between two looks at stores that close.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
+/// The pauses between the attempts to reach a database, 5 s together.
+const PAUSES: [Duration; 5] = [
+    Duration::from_millis(250),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_millis(1_250),
+    Duration::from_secs(2),
+];
 /// Kinds of waits that only a user can end.
 const USER_WAITS: [&str; 3] = ["approval", "top-up", "user"];
 
@@ -193,10 +201,22 @@ impl OpenStores {
     }
 }
 
+/// Opens a store, for a few seconds again and again if its database cannot be reached: it may be
+/// restarting.
+fn when_reached<T>(open: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    let mut pauses = PAUSES.iter();
+    loop {
+        match (open(), pauses.next()) {
+            (Err(StoreError::Unreachable { .. }), Some(pause)) => std::thread::sleep(*pause),
+            (result, _) => return result,
+        }
+    }
+}
+
 /// Opens a store for reading. One of an older host is brought up to this host's format first, unless
 /// a process has it open: else none of its runs could be named.
 pub(crate) fn read(store: &StoreAddress) -> Result<StoreReader, StoreError> {
-    match StoreReader::open(store) {
+    match when_reached(|| StoreReader::open(store)) {
         Err(StoreError::Older { .. }) => {
             drop(open(store, "")?);
             StoreReader::open(store)
@@ -208,6 +228,11 @@ pub(crate) fn read(store: &StoreAddress) -> Result<StoreReader, StoreError> {
 /// Opens a store for writing. Where other hosts write to it too, they read the name of this machine
 /// and of the command.
 pub(crate) fn open(store: &StoreAddress, command: &str) -> Result<Store, StoreError> {
+    when_reached(|| open_once(store, command))
+}
+
+/// Does the same, and fails at once if its database cannot be reached.
+pub(crate) fn open_once(store: &StoreAddress, command: &str) -> Result<Store, StoreError> {
     let host = machine_name().unwrap_or_default();
     let command = command.to_owned();
     let options = StoreOptions { host, command, ..StoreOptions::default() };
@@ -253,8 +278,15 @@ pub(crate) fn is_interrupted(run: &RunRow) -> bool {
 /// The command line's error for a store that cannot be used.
 impl From<StoreError> for CliError {
     fn from(error: StoreError) -> Self {
-        let failure = Self::internal(error.to_string());
+        let failure = match error {
+            StoreError::Unreachable { .. } => Self::unreachable(error.to_string()),
+            _ => Self::internal(error.to_string()),
+        };
         match error {
+            StoreError::Unreachable { .. } => failure.hint(
+                "start its database, or correct the address; a command tries for 5 s, and \
+                 `conclave worker` until the database is there",
+            ),
             StoreError::InUse { .. } => failure
                 .hint("wait until that process has ended, or name another folder with --store"),
             StoreError::Missing { .. } => {
@@ -268,5 +300,32 @@ impl From<StoreError> for CliError {
             | StoreError::BlobFolder { .. }
             | StoreError::Other { .. } => failure,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn only_a_database_that_cannot_be_reached_is_asked_again() {
+        let (tries, store) = (Cell::new(0), StoreAddress::from(PathBuf::from("store")));
+        let open = |what: &'static str| {
+            when_reached(|| {
+                tries.set(tries.get() + 1);
+                let (store, what) = (store.clone(), what.to_owned());
+                match tries.get() {
+                    3 => Ok(()),
+                    _ if what == "restarting" => Err(StoreError::Unreachable { store, what }),
+                    _ => Err(StoreError::Other { store, what }),
+                }
+            })
+        };
+        open("restarting").expect("it is there at the third attempt");
+        tries.set(0);
+        assert!(matches!(open("wrong password"), Err(StoreError::Other { .. })));
+        assert_eq!(tries.get(), 1);
     }
 }

@@ -36,6 +36,12 @@ pub enum WaitKey {
 }
 
 impl PendingWork {
+    /// Whether it is a call of a plugin, a model or a side effect.
+    #[must_use]
+    pub fn is_call(&self) -> bool {
+        !matches!(self.kind.as_str(), "timer" | "approval" | "top-up" | "user" | "background")
+    }
+
     /// Whether an approver decides it: an approval, or a top-up.
     #[must_use]
     pub fn asks_approval(&self) -> bool {

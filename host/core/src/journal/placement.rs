@@ -39,6 +39,14 @@ impl Sleep {
         let wakes_at = waits.iter().filter_map(|(_, work)| work.at).min();
         is_asleep.then_some(Self { wakes_at })
     }
+
+    /// The sleep of a run that a person paused; `None` while a call is in progress. Only a message
+    /// wakes it: a timer that fires in a pause has no effect before the pause ends.
+    #[must_use]
+    pub fn of_paused<'a>(waits: impl IntoIterator<Item = &'a PendingWork>) -> Option<Self> {
+        let is_idle = waits.into_iter().all(|work| !work.is_call());
+        is_idle.then_some(Self { wakes_at: None })
+    }
 }
 
 #[cfg(test)]
@@ -104,6 +112,15 @@ mod tests {
         );
         assert_eq!(wake_time(&[timer(5_000), timer(1_000)], &[]), None, "one is due");
         assert_eq!(wake_time(&[], &[]), None, "nothing is pending");
+    }
+
+    #[test]
+    fn a_paused_run_sleeps_until_a_message_once_its_calls_have_ended() {
+        let until_a_message = Some(Sleep { wakes_at: None });
+        assert_eq!(Sleep::of_paused(&[]), until_a_message, "its next step is held");
+        let waits = [work("approval", "x"), work("background", "a/1"), timer(500), timer(5_000)];
+        assert_eq!(Sleep::of_paused(&waits), until_a_message);
+        assert_eq!(Sleep::of_paused(&[work("tool", "x")]), None);
     }
 
     #[test]

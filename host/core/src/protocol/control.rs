@@ -8,6 +8,10 @@ use crate::types::approval::{Approval, ApprovalAuthor};
 use crate::types::ids::{CallId, TaskName};
 use crate::types::request::{RequestId, RoomRequest};
 
+/// The reason of a pause by which a host gives its run to another one. The next host lifts it, and a
+/// person's pause takes its place.
+pub const HANDOVER: &str = "its worker stops; the next one goes on";
+
 /// A command to a room. It has no reply, and no effect once the run is over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "word", rename_all = "kebab-case")]

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::state::responder::Responder;
 use super::{Frames, Purpose, Room, RoomContext, RoomPhase, StepLoop, TimerPurpose};
+use crate::protocol::control::HANDOVER;
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::types::action::{Action, Reply};
@@ -149,12 +150,14 @@ impl Pausing {
     }
 
     pub(super) fn pause(&mut self, cx: &mut RoomContext, reason: &str) {
-        // The first reason stays: one end lifts them all.
-        if self.reason.is_some() {
-            return;
+        match self.reason.as_deref() {
+            None => self.counted = cx.now,
+            // The next host lifts that one, and a person's pause must outlast it.
+            Some(HANDOVER) if reason != HANDOVER => {}
+            // The first reason stays: one end lifts them all.
+            Some(_) => return,
         }
         self.reason = Some(reason.to_owned());
-        self.counted = cx.now;
         cx.notify(Notice::RunPaused { reason: reason.to_owned() });
     }
 

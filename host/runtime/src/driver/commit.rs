@@ -14,6 +14,7 @@ use conclave_core::types::ids::{CallId, ControlId, Millis};
 use conclave_core::types::observed::ObservedPosition;
 
 use super::held::HeldOutput;
+use super::pausing::PauseChange;
 use super::{CLEAN_AT, Driver, UnderWay};
 use crate::driver::observing::QueuedEvent;
 use crate::observe::subscribe::RunEvent;
@@ -95,7 +96,7 @@ impl Driver {
         let decides = event.settled_call().filter(|call| self.room.is_in_flight(*call));
         let over = WaitChange::of_event(&event).filter(|_| commit.is_kept);
         commit.changes_channels |= may_change_channels(&event);
-        commit.pauses.extend(self.note_pause(&event));
+        let pause = PauseChange::of(&event);
         if let Event::BackgroundEnded { call, .. } = &event {
             // The child's own loop has ended already, so its lease is not awaited again.
             self.children.remove(call);
@@ -123,6 +124,7 @@ impl Driver {
         } else {
             self.room.handle(event, now);
         }
+        commit.pauses.extend(pause.and_then(|change| self.note_pause(change)));
         match decides {
             // An invalid decision leaves its question open, so it closes no wait.
             Some(call) if self.room.is_in_flight(call) => {}

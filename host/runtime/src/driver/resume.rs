@@ -54,6 +54,7 @@ impl Driver {
         driver.seq = unfinished.next;
         driver.ahead_ms = ahead_ms;
         driver.paused = unfinished.room.paused().map(str::to_owned);
+        driver.clients.view.set_pause(driver.paused.clone());
         // A journal without events has nothing to resume; the run begins like any other.
         driver.opened = (unfinished.next > 0).then_some(setup);
         driver.resumption = (unfinished.next > 0 && unfinished.room.outcome().is_none())
@@ -99,11 +100,15 @@ impl Driver {
         let (shared, room) = (Arc::clone(&self.shared), opening.room.clone());
         // Beside the loop, because the journal must be read; the run awaits it at its end.
         self.ends.spawn(async move {
-            // If the journal cannot be read now, the room stays interrupted.
-            if let Ok(Some(mut child)) = Self::reopen(shared, &room).await
-                && child.is_cut_off()
-            {
-                let _ = child.give_up("its parent stopped it").await;
+            match Self::reopen(shared, &room).await {
+                Ok(Some(mut child)) if child.is_cut_off() => {
+                    child.give_up("its parent stopped it").await
+                }
+                // One that no host can read stays interrupted.
+                Err(failure) if failure.cause.kind() != std::io::ErrorKind::InvalidData => {
+                    Err(failure)
+                }
+                _ => Ok(()),
             }
         });
     }
@@ -206,6 +211,7 @@ impl Driver {
             received.iter().position(|event| matches!(event.effective(), Event::Requested { .. }));
         let later = requests.map_or_else(Vec::new, |at| received.split_off(at));
         self.commit_and_perform(&mut received).await?;
+        self.lift_handover().await?;
         for Restart { effect, start, trace } in restarts {
             if self.room.outcome().is_some() || !self.is_wanted(&effect) {
                 self.end_child(&effect);

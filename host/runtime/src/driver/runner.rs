@@ -22,7 +22,7 @@ pub use progress::{ProgressStream, TaskProgress};
 pub use submission::{Submission, TaskControl, TaskEnd};
 
 pub(crate) use progress::Progressing;
-pub(crate) use submission::{Child, EndReporter, Lease};
+pub(crate) use submission::{Child, EndReporter, Lease, Leased};
 
 /// Runs background tasks, for any number of rooms. A task is identified by its child room, whose
 /// name is never reused.

@@ -2,12 +2,16 @@
 //! those that sleep. It depends on the store alone, and does not know other workers.
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use conclave_core::protocol::control::HANDOVER;
 use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::types::outcome::Outcome;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 
 use crate::driver::room_handle::RoomHandle;
 use crate::host::Host;
@@ -15,21 +19,19 @@ use crate::host::control_inbox::ControlInbox;
 use crate::host::prepared::{Prepared, RunOptions};
 use crate::host::session::{ResumeError, SessionError};
 use crate::storage::journal::AppendFailure;
-use crate::storage::store::{ControlMessage, Store, StoreError};
+use crate::storage::store::{ControlMessage, RunOutlook, Store, StoreError};
 use crate::support::clock::{Clock, SystemClock};
 
 /// The interval between two looks into the store.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// The time for which a run rests that could not be resumed, in milliseconds.
-const REST_MS: u64 = 30_000;
+/// The time for which a run rests that could not be resumed.
+const REST: Duration = Duration::from_secs(30);
 /// The time in milliseconds within which a loop has fired a timer that is due.
 const FIRED_WITHIN_MS: u64 = 10_000;
 /// The time that calls in progress get to end when the worker stops.
 const DRAIN: Duration = Duration::from_secs(30);
 /// The interval between two looks at the calls in progress meanwhile.
 const DRAIN_LOOK: Duration = Duration::from_millis(100);
-/// The reason of a pause by which a worker stops; the next worker lifts it.
-const STOPPING: &str = "its worker stops; the next one goes on";
 
 /// The runs that a worker takes: those begun with this config.
 #[derive(Clone)]
@@ -55,8 +57,13 @@ pub enum WorkerEvent<'a> {
     Lost(&'a RoomId),
     /// The run could not go on here, and was given back; it is tried again later.
     Failed(&'a RoomId, String),
+    /// The worker stops, and lets the calls in progress end. It takes no more runs.
+    Stopping,
     /// The worker stops, and has given the run back.
     GivenBack(&'a RoomId),
+    /// The worker stops, and could not give the run back in time, because its store cannot be
+    /// reached. Others take it when the lease of this host is over.
+    LeftToLease(&'a RoomId),
     /// A control message reached one of the runs.
     Received(&'a ControlMessage),
     /// The store could not be asked; the worker tries again.
@@ -69,8 +76,13 @@ pub struct Worker {
     pools: Vec<WorkerPool>,
     inboxes: Vec<ControlInbox>,
     capacity: usize,
+    look_every: Duration,
+    drain: Duration,
     active: BTreeMap<RoomId, ActiveRun>,
 }
+
+/// The end of a run's loop.
+type LoopEnd = Result<Result<Arc<Outcome>, SessionError>, JoinError>;
 
 /// A run that this worker brings forward. Dropping it stops the run without an end.
 struct ActiveRun {
@@ -78,21 +90,34 @@ struct ActiveRun {
     began: Millis,
     handle: RoomHandle,
     work: JoinHandle<Result<Arc<Outcome>, SessionError>>,
+    /// The end of the work, once it was polled.
+    ended: Option<LoopEnd>,
 }
 
 impl ActiveRun {
-    /// The time before which a timer of the run that was due is dropped: its loop would have fired
-    /// it. A run that was just taken may not have looked at its timers yet.
-    fn dropped_before(&self, now: Millis) -> Millis {
-        let settled = Millis(now.0.saturating_sub(FIRED_WITHIN_MS));
-        if settled > self.began { settled } else { Millis(0) }
+    /// What is known of the run beside its pending work. A timer that was due for a while is one
+    /// that the room has dropped: the loop would have fired it, by this clock. A run that was just
+    /// taken may not have looked at its timers yet.
+    fn outlook(&self) -> RunOutlook {
+        let settled = Millis(SystemClock.now().0.saturating_sub(FIRED_WITHIN_MS));
+        let dropped_before = if settled > self.began { settled } else { Millis(0) };
+        let pause = self.handle.pause_reason();
+        RunOutlook { dropped_before, is_paused: pause.is_some_and(|reason| reason != HANDOVER) }
+    }
+
+    /// Whether the loop has ended; otherwise the task is woken when it does.
+    fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.ended.is_none() {
+            self.ended = Some(ready!(Pin::new(&mut self.work).poll(context)));
+        }
+        Poll::Ready(())
     }
 
     /// Stops the run without an end. Until its journal is closed, nothing of it may be taken for
     /// its last state.
     async fn end(&mut self) {
         self.work.abort();
-        let _ = (&mut self.work).await;
+        poll_fn(|context| self.poll_ended(context)).await;
     }
 }
 
@@ -107,7 +132,28 @@ impl Worker {
     #[must_use]
     pub fn new(store: &Store, pools: Vec<WorkerPool>, capacity: usize) -> Self {
         let inboxes = pools.iter().map(|pool| ControlInbox::new(store, &pool.host)).collect();
-        Self { store: store.clone(), pools, inboxes, capacity, active: BTreeMap::new() }
+        Self {
+            store: store.clone(),
+            pools,
+            inboxes,
+            capacity,
+            look_every: LOOK_EVERY,
+            drain: DRAIN,
+            active: BTreeMap::new(),
+        }
+    }
+
+    /// The same worker, which looks into the store at this interval, instead of each 500 ms. It also
+    /// looks when one of its runs has ended.
+    #[must_use]
+    pub fn looks_every(self, interval: Duration) -> Self {
+        Self { look_every: interval, ..self }
+    }
+
+    /// The same worker, whose calls in progress get this time to end when it stops, instead of 30 s.
+    #[must_use]
+    pub fn drains_for(self, drain: Duration) -> Self {
+        Self { drain, ..self }
     }
 
     /// Works until `stop` is over, then gives all runs back. `options` gives the options of a run.
@@ -118,42 +164,106 @@ impl Worker {
         notify: impl Fn(WorkerEvent<'_>),
     ) {
         let mut stop = std::pin::pin!(stop);
-        self.announce(&notify).await;
-        loop {
-            self.end_finished(&notify).await;
-            self.put_to_sleep(&notify).await;
-            self.fill(&options, &notify).await;
-            for inbox in &self.inboxes {
-                inbox.receive(|message| notify(WorkerEvent::Received(message))).await;
+        let works = async {
+            self.announce(&notify).await;
+            loop {
+                self.look(&options, &notify).await;
+                tokio::select! {
+                    () = any_ended(&mut self.active) => {}
+                    () = tokio::time::sleep(self.look_every) => {}
+                }
             }
-            tokio::select! {
-                biased;
-                () = &mut stop => break,
-                () = tokio::time::sleep(LOOK_EVERY) => {}
-            }
+        };
+        // Wherever the work is: in an outage a look takes long. A run between two states is claimed
+        // and not open, or open and not active; closing the store releases it.
+        tokio::select! {
+            biased;
+            () = &mut stop => {}
+            () = works => {}
         }
+        notify(WorkerEvent::Stopping);
         self.drain(&notify).await;
-        while let Some((run, active)) = self.active.pop_first() {
-            self.give_back(&run, active, &notify).await;
-            notify(WorkerEvent::GivenBack(&run));
+        self.give_all_back(&notify).await;
+    }
+
+    /// Looks once after the runs here and in the store.
+    async fn look(
+        &mut self,
+        options: &impl Fn(&WorkerPool, &RoomId) -> RunOptions,
+        notify: &impl Fn(WorkerEvent<'_>),
+    ) {
+        self.end_finished(notify).await;
+        self.put_to_sleep(notify).await;
+        self.fill(options, notify).await;
+        self.receive(notify).await;
+    }
+
+    async fn receive(&self, notify: &impl Fn(WorkerEvent<'_>)) {
+        for inbox in &self.inboxes {
+            inbox.receive(|message| notify(WorkerEvent::Received(message))).await;
         }
     }
 
     /// Lets the calls in progress end, so that the next host repeats none of them and finds no side
-    /// effect interrupted. No new ones begin meanwhile.
+    /// effect interrupted. No new ones begin meanwhile. Messages are still received: a stop ends
+    /// its run, and a person's pause takes the place of this one.
     async fn drain(&mut self, notify: &impl Fn(WorkerEvent<'_>)) {
-        self.active.values().for_each(|active| active.handle.pause(STOPPING));
-        let until = tokio::time::Instant::now() + DRAIN;
-        loop {
-            self.end_finished(notify).await;
-            let (store, runs) = (self.store.clone(), self.active.keys().cloned().collect());
-            let busy = off_the_loop(move || store.have_calls(runs)).await;
-            let is_idle = matches!(&busy, Ok(busy) if !busy);
-            if is_idle || tokio::time::Instant::now() >= until {
-                return;
+        let until = tokio::time::Instant::now() + self.drain;
+        let idle = async {
+            loop {
+                // Again for a run whose person's pause was lifted meanwhile.
+                let goes_on = |active: &&ActiveRun| active.handle.pause_reason().is_none();
+                let runs = self.active.values().filter(goes_on);
+                runs.for_each(|active| active.handle.pause(HANDOVER));
+                self.receive(notify).await;
+                self.end_finished(notify).await;
+                let (store, runs) = (self.store.clone(), self.active.keys().cloned().collect());
+                let busy = off_the_loop(move || store.have_calls(runs)).await;
+                if matches!(&busy, Ok(busy) if !busy) {
+                    return;
+                }
+                tokio::time::sleep(DRAIN_LOOK).await;
             }
-            tokio::time::sleep(DRAIN_LOOK).await;
+        };
+        // In an outage nobody can say whether calls are in progress.
+        let _ = tokio::time::timeout_at(until, idle).await;
+    }
+
+    /// Stops all runs without an end, and gives them back, within the time that closing the store
+    /// may take.
+    async fn give_all_back(&mut self, notify: &impl Fn(WorkerEvent<'_>)) {
+        let until = tokio::time::Instant::from_std(self.store.begin_close());
+        let mut runs = std::mem::take(&mut self.active);
+        // All at once, before any of them is waited for.
+        runs.values().for_each(|active| active.work.abort());
+        for (run, active) in &mut runs {
+            let given_back = async {
+                active.end().await;
+                self.give_back(run, active).await
+            };
+            match tokio::time::timeout_at(until, given_back).await {
+                Ok(Ok(())) => notify(WorkerEvent::GivenBack(run)),
+                Ok(Err(error)) => {
+                    notify(WorkerEvent::Store(&error));
+                    notify(WorkerEvent::LeftToLease(run));
+                }
+                Err(_) => notify(WorkerEvent::LeftToLease(run)),
+            }
         }
+    }
+
+    /// Gives a run back that has stopped without an end.
+    async fn give_back(&self, run: &RoomId, active: &ActiveRun) -> Result<(), StoreError> {
+        let (store, run, epoch) = (self.store.clone(), run.clone(), active.epoch);
+        let outlook = active.outlook();
+        off_the_loop(move || match outlook.is_paused {
+            // It is due when a person lifts the pause.
+            true => store.give_back_asleep(&run, Some(epoch), outlook),
+            // What it waits for does not count: the pause of this worker keeps the next step from
+            // beginning, and the next worker lifts it.
+            false => store.give_back_due(&run, Some(epoch), Duration::ZERO),
+        })
+        .await
     }
 
     async fn announce(&self, notify: &impl Fn(WorkerEvent<'_>)) {
@@ -209,12 +319,9 @@ impl Worker {
         match (reopened, epoch) {
             (Ok(session), Some(epoch)) => {
                 let handle = session.handle();
-                if session.paused() == Some(STOPPING) {
-                    handle.unpause();
-                }
                 let work = tokio::spawn(async move { session.into_run().outcome().await });
                 let began = SystemClock.now();
-                self.active.insert(run, ActiveRun { epoch, began, handle, work });
+                self.active.insert(run, ActiveRun { epoch, began, handle, work, ended: None });
             }
             (Err(ResumeError::Journal(failure)), _) if failure.answer == AppendFailure::Fenced => {
                 notify(WorkerEvent::Lost(&run));
@@ -229,30 +336,31 @@ impl Worker {
 
     /// Lets a run rest that could not go on.
     async fn rest(&self, run: &RoomId, epoch: Option<u64>, notify: &impl Fn(WorkerEvent<'_>)) {
-        let (store, run, until) =
-            (self.store.clone(), run.clone(), SystemClock.now().plus(REST_MS));
+        let (store, run) = (self.store.clone(), run.clone());
         // A run that was claimed and not taken has the epoch of before; it is found by its host.
-        let rested = off_the_loop(move || store.give_back_due(&run, epoch, until)).await;
+        let rested = off_the_loop(move || store.give_back_due(&run, epoch, REST)).await;
         if let Err(error) = rested {
             notify(WorkerEvent::Store(&error));
         }
     }
 
     async fn end_finished(&mut self, notify: &impl Fn(WorkerEvent<'_>)) {
-        let finished = self.active.iter().filter(|(_, active)| active.work.is_finished());
+        let is_over = |active: &ActiveRun| active.ended.is_some() || active.work.is_finished();
+        let finished = self.active.iter().filter(|(_, active)| is_over(active));
         let finished: Vec<RoomId> = finished.map(|(run, _)| run.clone()).collect();
         for run in finished {
             let Some(mut active) = self.active.remove(&run) else { continue };
-            match (&mut active.work).await {
-                Ok(Ok(outcome)) => notify(WorkerEvent::Ended(&run, &outcome)),
-                Ok(Err(SessionError::Journal(failure)))
+            active.end().await;
+            match active.ended.take() {
+                Some(Ok(Ok(outcome))) => notify(WorkerEvent::Ended(&run, &outcome)),
+                Some(Ok(Err(SessionError::Journal(failure))))
                     if failure.answer == AppendFailure::Fenced =>
                 {
                     notify(WorkerEvent::Lost(&run));
                 }
                 ended => {
                     let reason = match ended {
-                        Ok(Err(error)) => error.to_string(),
+                        Some(Ok(Err(error))) => error.to_string(),
                         _ => "its loop has failed".to_owned(),
                     };
                     notify(WorkerEvent::Failed(&run, reason));
@@ -266,11 +374,10 @@ impl Worker {
         if self.active.is_empty() {
             return;
         }
-        let (store, now) = (self.store.clone(), SystemClock.now());
-        let runs =
-            self.active.iter().map(|(run, active)| (run.clone(), active.dropped_before(now)));
+        let store = self.store.clone();
+        let runs = self.active.iter().map(|(run, active)| (run.clone(), active.outlook()));
         let runs = runs.collect();
-        let sleepers = match off_the_loop(move || store.sleepers(runs, now)).await {
+        let sleepers = match off_the_loop(move || store.sleepers(runs)).await {
             Ok(sleepers) => sleepers,
             Err(error) => return notify(WorkerEvent::Store(&error)),
         };
@@ -278,32 +385,27 @@ impl Worker {
             let Some(mut active) = self.active.remove(&run) else { continue };
             active.end().await;
             let (store, asleep, epoch) = (self.store.clone(), run.clone(), active.epoch);
-            let now = SystemClock.now();
-            let times = (now, active.dropped_before(now));
+            let outlook = active.outlook();
             let slept =
-                off_the_loop(move || store.give_back_without(&asleep, Some(epoch), times)).await;
+                off_the_loop(move || store.give_back_asleep(&asleep, Some(epoch), outlook)).await;
             if let Err(error) = slept {
                 notify(WorkerEvent::Store(&error));
             }
             notify(WorkerEvent::Asleep(&run));
         }
     }
+}
 
-    /// Stops a run without an end, and gives it back for the next worker.
-    async fn give_back(
-        &self,
-        run: &RoomId,
-        mut active: ActiveRun,
-        notify: &impl Fn(WorkerEvent<'_>),
-    ) {
-        active.end().await;
-        let (store, run, epoch) = (self.store.clone(), run.clone(), active.epoch);
-        // What it waits for does not count: its pause keeps the next step from beginning.
-        let given_back = move || store.give_back_due(&run, Some(epoch), SystemClock.now());
-        if let Err(error) = off_the_loop(given_back).await {
-            notify(WorkerEvent::Store(&error));
+/// Waits until the loop of one of these runs has ended.
+async fn any_ended(active: &mut BTreeMap<RoomId, ActiveRun>) {
+    poll_fn(|context| {
+        let mut runs = active.values_mut();
+        match runs.any(|active| active.poll_ended(context).is_ready()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
         }
-    }
+    })
+    .await;
 }
 
 async fn off_the_loop<T: Send + 'static>(

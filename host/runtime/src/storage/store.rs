@@ -7,6 +7,7 @@
 
 mod address;
 mod chain;
+mod closing;
 mod lock;
 pub(crate) mod mail;
 #[cfg(feature = "postgres")]
@@ -42,6 +43,8 @@ pub use conclave_core::protocol::control::ControlCommand;
 pub use mail::{ControlMessage, DecisionSent, Mail, MailState};
 #[cfg(feature = "postgres")]
 pub use placement::HostRow;
+#[cfg(feature = "postgres")]
+pub(crate) use placement::RunOutlook;
 #[cfg(all(test, feature = "postgres"))]
 pub(crate) use postgres::TestDatabase;
 #[cfg(feature = "postgres")]
@@ -101,6 +104,14 @@ pub enum StoreError {
         /// The store.
         store: StoreAddress,
         /// The reason, and what mends it, for display.
+        what: String,
+    },
+    /// The server of its database cannot be reached now.
+    #[error("the store {} cannot be reached: {what}", .store)]
+    Unreachable {
+        /// The store.
+        store: StoreAddress,
+        /// The reason, for display.
         what: String,
     },
     /// Any other error of the operating system or the database.

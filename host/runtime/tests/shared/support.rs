@@ -7,12 +7,12 @@ use conclave_runtime::config::Config;
 use conclave_runtime::ids::RoomId;
 use conclave_runtime::native::{self, Plugin, Step};
 use conclave_runtime::store::{
-    Durability, RunFilter, RunOrigin, RunRow, RunState, Store, StoreAddress, StoreOptions,
-    StoreReader,
+    ControlCommand, ControlMessage, Durability, RunFilter, RunOrigin, RunRow, RunState, Store,
+    StoreAddress, StoreOptions, StoreReader,
 };
 use conclave_runtime::worker::{Worker, WorkerEvent, WorkerPool};
 use conclave_runtime::{Host, HostOptions, Prepared, RunInput, RunOptions};
-use conclave_test_servers::{TestDatabase, TestPostgres, postgres_or_skip};
+use conclave_test_servers::{FaultProxy, TestDatabase, TestPostgres, postgres_or_skip};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
@@ -60,10 +60,27 @@ impl Shared {
         StoreReader::open(self.address()).unwrap()
     }
 
+    /// A proxy before the server, and the address of the database through it.
+    pub(crate) fn proxy(&self) -> (FaultProxy, StoreAddress) {
+        let (proxy, url) = self.database.behind_proxy().unwrap();
+        (proxy, url.parse().unwrap())
+    }
+
+    /// Sends a command to a run, as another process does.
+    pub(crate) fn send(&self, run: &RoomId, command: ControlCommand) {
+        let message = ControlMessage::new(run.clone(), command);
+        self.reader().mail().send(&message).unwrap();
+    }
+
     /// A host whose only agent is this plugin.
     pub(crate) async fn host(&self, agent: Plugin) -> TestHost {
+        Self::host_at(self.address(), agent).await
+    }
+
+    /// The same at another address of the database.
+    pub(crate) async fn host_at(address: StoreAddress, agent: Plugin) -> TestHost {
         let options = StoreOptions { host: "test".to_owned(), ..StoreOptions::default() };
-        let store = Store::open_with(self.address(), &options).unwrap();
+        let store = Store::open_with(address, &options).unwrap();
         let host = Host::new(HostOptions {
             native: vec![agent],
             blobs: store.blobs(),
@@ -113,6 +130,15 @@ impl TestHost {
     }
 
     pub(crate) fn work(&self, capacity: usize) -> TestWorker {
+        self.work_as(capacity, |worker| worker)
+    }
+
+    /// The same with other times.
+    pub(crate) fn work_as(
+        &self,
+        capacity: usize,
+        with_times: impl FnOnce(Worker) -> Worker,
+    ) -> TestWorker {
         let pool = WorkerPool {
             name: self.prepared.pool(),
             host: Arc::clone(&self.host),
@@ -121,7 +147,7 @@ impl TestHost {
         let (stop, stopped) = oneshot::channel();
         let (events, options) = (Arc::new(Mutex::new(Vec::new())), self.options());
         let reported = Arc::clone(&events);
-        let worker = Worker::new(&self.store, vec![pool], capacity);
+        let worker = with_times(Worker::new(&self.store, vec![pool], capacity));
         let work = tokio::spawn(async move {
             let options = move |_: &WorkerPool, _: &RoomId| options.clone();
             let stopped = async { drop(stopped.await) };
@@ -133,6 +159,15 @@ impl TestHost {
 }
 
 impl TestWorker {
+    /// Waits until the worker has reported something.
+    pub(crate) async fn reported(&self, shared: &Shared, word: &str) {
+        shared.until(word, |_| self.has_reported(word)).await;
+    }
+
+    pub(crate) fn has_reported(&self, word: &str) -> bool {
+        self.events.lock().unwrap().iter().any(|event| event == word)
+    }
+
     /// Lets the worker stop, and returns what it reported.
     pub(crate) async fn stop(self) -> Vec<String> {
         self.stop.send(()).unwrap();
@@ -148,7 +183,9 @@ fn word(event: &WorkerEvent<'_>) -> String {
         WorkerEvent::Asleep(_) => "asleep".to_owned(),
         WorkerEvent::Lost(_) => "lost".to_owned(),
         WorkerEvent::Failed(_, reason) => format!("failed {reason}"),
+        WorkerEvent::Stopping => "stopping".to_owned(),
         WorkerEvent::GivenBack(_) => "given back".to_owned(),
+        WorkerEvent::LeftToLease(_) => "left".to_owned(),
         WorkerEvent::Received(_) => "received".to_owned(),
         WorkerEvent::Store(error) => format!("store {error}"),
     }

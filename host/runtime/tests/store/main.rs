@@ -8,6 +8,7 @@
 )]
 
 mod chain;
+mod children;
 #[cfg(feature = "kill-points")]
 mod controls;
 mod derived;

@@ -16,6 +16,8 @@ use conclave_runtime::store::{
     Durability, RunOrigin, Store, StoreAddress, StoreCheck, StoreReader,
 };
 use conclave_runtime::usage::Spent;
+#[cfg(feature = "postgres")]
+use conclave_test_servers::TestPostgres;
 use conclave_test_servers::{TestDatabase, database_of_test_store};
 use futures_executor::block_on;
 
@@ -38,6 +40,14 @@ impl StorePlace {
             None => folder.path().into(),
         };
         Self { address, folder, database }
+    }
+
+    /// A database of its own; `None` where no PostgreSQL is installed.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn in_database() -> Option<Self> {
+        let database = conclave_test_servers::postgres_or_skip(TestPostgres::shared())?;
+        let address = database.url().parse().unwrap();
+        Some(Self { address, _database: Some(database), ..Self::new() })
     }
 
     pub(crate) fn address(&self) -> &StoreAddress {

@@ -1,9 +1,11 @@
 //! A database of a test's own, on a server that other tests may use at the same time.
 
+use std::io;
 use std::net::SocketAddr;
 
 use super::installation::Installation;
 use super::{PostgresFailure, random_word};
+use crate::fault_proxy::FaultProxy;
 
 /// A database that was empty at first.
 #[derive(Debug)]
@@ -50,6 +52,18 @@ impl TestDatabase {
     pub fn url_through(&self, address: SocketAddr) -> String {
         let user = self.server.rsplit_once('@').map_or("", |(user, _)| user);
         format!("{user}@{address}/{}", self.name)
+    }
+
+    /// Starts a proxy before the server. Returns it, and the URL of the database through it.
+    ///
+    /// # Errors
+    /// If the server is not on the loopback, or the loopback has no free port.
+    pub fn behind_proxy(&self) -> io::Result<(FaultProxy, String)> {
+        let address = self.server.rsplit_once('@').map_or("", |(_, address)| address);
+        let address = address.parse().map_err(io::Error::other)?;
+        let proxy = FaultProxy::before(address)?;
+        let url = self.url_through(proxy.address());
+        Ok((proxy, url))
     }
 
     /// Runs statements with `psql`, each in a transaction of its own. Returns the rows as text,

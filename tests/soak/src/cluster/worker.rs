@@ -115,7 +115,9 @@ fn tell(event: WorkerEvent<'_>) {
         WorkerEvent::Ended(run, outcome) => say(&format!("ended {run} {:?}", outcome.status)),
         WorkerEvent::Asleep(run) => say(&format!("asleep {run}")),
         WorkerEvent::Lost(run) => say(&format!("lost {run}")),
+        WorkerEvent::Stopping => say("stopping"),
         WorkerEvent::GivenBack(run) => say(&format!("back {run}")),
+        WorkerEvent::LeftToLease(run) => say(&format!("left {run}")),
         WorkerEvent::Failed(run, reason) => {
             say(&format!("failed {run} {}", reason.replace('\n', " ")));
         }

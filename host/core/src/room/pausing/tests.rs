@@ -165,3 +165,14 @@ fn words_wait_for_a_question_or_a_step_of_their_task_and_for_the_end_of_a_pause(
     pausing.pause(&mut parts.cx, "lunch");
     assert!(next(&parts, &pausing).is_none());
 }
+
+#[test]
+fn a_persons_pause_takes_the_place_of_a_handover_and_not_the_other_way_round() {
+    let (mut cx, mut pausing) = (context(""), Pausing::default());
+    for (reason, now) in [(HANDOVER, HANDOVER), ("lunch", "lunch"), (HANDOVER, "lunch")] {
+        pausing.pause(&mut cx, reason);
+        assert_eq!(pausing.paused(), Some(now), "{reason}");
+    }
+    pausing.unpause(&mut cx);
+    assert_eq!(pausing.paused(), None, "one end lifts them all");
+}

@@ -82,6 +82,12 @@ impl RoomHandle {
         self.control(ControlCommand::Pause { reason: reason.into() });
     }
 
+    /// The reason why the run is paused, by the records that its room has appended.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn pause_reason(&self) -> Option<String> {
+        self.clients.view.pause()
+    }
+
     /// Resumes a paused run.
     pub fn unpause(&self) {
         self.control(ControlCommand::Unpause);

@@ -44,6 +44,12 @@ struct TaskStates {
     bindings: Arc<BTreeMap<ChannelId, Binding>>,
     /// Whether no run is active, so that nothing here changes.
     is_over: bool,
+    /// The reason why the run is paused.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(dead_code, reason = "only a worker gives paused runs back")
+    )]
+    pause: Option<String>,
 }
 
 impl TaskStates {
@@ -83,6 +89,17 @@ impl RoomView {
         let mut state = self.lock();
         state.is_over = true;
         state.waiting.clear();
+    }
+
+    /// Stores the reason why the run is paused, if it is.
+    pub(crate) fn set_pause(&self, reason: Option<String>) {
+        self.lock().pause = reason;
+    }
+
+    /// The reason why the run is paused, or was when it was active last.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn pause(&self) -> Option<String> {
+        self.lock().pause.clone()
     }
 
     /// Stores the current state of a task.

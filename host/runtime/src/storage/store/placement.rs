@@ -1,17 +1,22 @@
 //! Which host of a shared store runs what: hosts pull due runs of their pool. There is no leader,
 //! and a run that sleeps needs no host.
 
+use std::time::{Duration, Instant};
+
 use conclave_core::journal::ownership::LEASE_MS;
 use conclave_core::journal::placement::Sleep;
 use conclave_core::types::ids::{Millis, RoomId};
 use serde::Serialize;
 
 use super::reader::lists;
-use super::sql::{Sql, SqlResult};
+use super::rows::WaitRow;
+use super::sql::{Sql, SqlError, SqlErrorKind, SqlResult};
 use super::{Store, StoreError, StoreReader};
 
 /// The time of a run that only a message wakes.
 const NEVER: i64 = i64::MAX;
+/// The time of a run that is due at once.
+const DUE: Millis = Millis(0);
 
 /// Takes the run of a pool that is due longest. The index `runs_to_take` finds it, however many
 /// sleep or are due: `now()` is one value for the statement, which `clock_timestamp()` is not, so
@@ -88,31 +93,28 @@ impl Store {
         epoch: Option<u64>,
         not_before: Millis,
     ) -> Result<(), StoreError> {
-        self.give_back_without(run, epoch, (not_before, Millis(0)))
-    }
-
-    /// Does the same, without the timers that were due before `dropped_before`.
-    pub(crate) fn give_back_without(
-        &self,
-        run: &RoomId,
-        epoch: Option<u64>,
-        (not_before, dropped_before): (Millis, Millis),
-    ) -> Result<(), StoreError> {
-        let (Some(host), run) = (self.0.host(), run.clone()) else { return Ok(()) };
-        // What the run did last decides whether it sleeps.
-        self.0.written_so_far()?;
-        self.0.ask_tables(move |tables| {
-            let sleep = sleep(tables, &run, not_before, dropped_before)?;
-            give_back(tables, (&host, epoch), &run, (not_before, sleep))
+        self.give_back_as(run, epoch, move |tables, run| {
+            let sleep = RunOutlook::default().sleep(tables, run)?;
+            Ok((not_before, sleep))
         })
     }
 
-    /// Gives a run back that is due again at `not_before`, whatever it waits for.
+    /// Does the same with what is known of the run beside its pending work.
+    pub(crate) fn give_back_asleep(
+        &self,
+        run: &RoomId,
+        epoch: Option<u64>,
+        outlook: RunOutlook,
+    ) -> Result<(), StoreError> {
+        self.give_back_as(run, epoch, move |tables, run| Ok((DUE, outlook.sleep(tables, run)?)))
+    }
+
+    /// Gives a run back that is due again after this time, whatever it waits for.
     pub(crate) fn give_back_due(
         &self,
         run: &RoomId,
         epoch: Option<u64>,
-        not_before: Millis,
+        rest: Duration,
     ) -> Result<(), StoreError> {
         let (Some(host), run) = (self.0.host(), run.clone()) else { return Ok(()) };
         // A run whose records could not be written rests, too: a run that is not given back here is
@@ -131,7 +133,25 @@ impl Store {
                     |row| row.get(0),
                 )?,
             };
+            let rest = u64::try_from(rest.as_millis()).unwrap_or(u64::MAX);
+            let not_before = if rest == 0 { DUE } else { now(tables)?.plus(rest) };
             give_back(tables, (&host, epoch), &run, (not_before, None))
+        })
+    }
+
+    /// Gives a run back with the time from which it is due, or its sleep.
+    fn give_back_as(
+        &self,
+        run: &RoomId,
+        epoch: Option<u64>,
+        due: impl FnOnce(&dyn Sql, &RoomId) -> SqlResult<(Millis, Option<Sleep>)> + Send + 'static,
+    ) -> Result<(), StoreError> {
+        let (Some(host), run) = (self.0.host(), run.clone()) else { return Ok(()) };
+        // What the run did last decides whether it sleeps.
+        self.0.written_so_far()?;
+        self.0.ask_tables(move |tables| {
+            let due = due(tables, &run)?;
+            give_back(tables, (&host, epoch), &run, due)
         })
     }
 
@@ -140,8 +160,17 @@ impl Store {
     /// wait for the end of its host.
     pub(crate) fn give_back_unopened(&self) -> Result<(), StoreError> {
         let Some(host) = self.0.host() else { return Ok(()) };
+        let of_host = host.clone();
+        let mut runs = self.0.ask_tables(move |tables| runs_of(tables, &of_host))?;
+        // Asked afterwards: a run that is taken from now on gets another epoch than was read.
         let open = self.0.open_runs();
-        self.0.ask_tables(move |tables| give_back_unopened(tables, &host, &open))
+        runs.retain(|(run, _)| !open.contains(run));
+        if runs.is_empty() {
+            return Ok(());
+        }
+        self.0.ask_tables(move |tables| {
+            runs.iter().try_for_each(|run| give_back_unopened(tables, &host, run))
+        })
     }
 
     /// Whether a call of one of these runs is in progress, other than a background task.
@@ -149,7 +178,7 @@ impl Store {
         self.0.ask_tables(move |tables| {
             for run in &runs {
                 let waits = lists::waits(tables, None, Some(run))?;
-                if waits.iter().any(|row| is_call(&row.wait.kind)) {
+                if waits.iter().any(|row| row.wait.is_call()) {
                     return Ok(true);
                 }
             }
@@ -157,22 +186,51 @@ impl Store {
         })
     }
 
-    /// Those of these runs that only wait for a time or a person. Each is listed with a time:
-    /// timers that were due before it are dropped, because its loop has not fired them.
+    /// Those of these runs that need no host now.
     pub(crate) fn sleepers(
         &self,
-        runs: Vec<(RoomId, Millis)>,
-        now: Millis,
+        runs: Vec<(RoomId, RunOutlook)>,
     ) -> Result<Vec<RoomId>, StoreError> {
         self.0.ask_tables(move |tables| {
             let mut sleepers = Vec::new();
-            for (run, dropped_before) in runs {
-                if sleep(tables, &run, now, dropped_before)?.is_some() {
+            for (run, outlook) in runs {
+                if outlook.sleep(tables, &run)?.is_some() {
                     sleepers.push(run);
                 }
             }
             Ok(sleepers)
         })
+    }
+
+    /// Begins the end of this process's work: from now on the store waits for its database only for
+    /// a short time, also when it is dropped. What it cannot release in this time is free when the
+    /// lease of this host is over. Returns the end of that time.
+    pub(crate) fn begin_close(&self) -> Instant {
+        self.0.begin_close()
+    }
+}
+
+/// What the host of a run knows beside the pending work that is noted for it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RunOutlook {
+    /// The time before which a timer that was due is dropped, because its loop has not fired it. A
+    /// room drops a timer without a record.
+    pub(crate) dropped_before: Millis,
+    /// Whether a person paused the run.
+    pub(crate) is_paused: bool,
+}
+
+impl RunOutlook {
+    /// The sleep of a run; `None` if it needs a host.
+    fn sleep(self, tables: &dyn Sql, run: &RoomId) -> SqlResult<Option<Sleep>> {
+        let waits = lists::waits(tables, None, Some(run))?;
+        if self.is_paused {
+            return Ok(Sleep::of_paused(waits.iter().map(|row| &row.wait)));
+        }
+        let counts = |row: &&WaitRow| row.wait.at.is_none_or(|at| at >= self.dropped_before);
+        let waits = waits.iter().filter(counts).map(|row| (&row.room, &row.wait));
+        // By the clock that a claim goes by. By another one, a run could be asleep and due at once.
+        Ok(Sleep::of(waits, now(tables)?))
     }
 }
 
@@ -184,11 +242,6 @@ impl StoreReader {
         }
         self.of(hosts(&*self.tables))
     }
-}
-
-/// Whether this kind of pending work is a call of a plugin, a model or a side effect.
-fn is_call(kind: &str) -> bool {
-    !matches!(kind, "timer" | "approval" | "top-up" | "user" | "background")
 }
 
 /// Claims a run for a host that has these runs open. It may have one whose lease is over, and
@@ -220,24 +273,25 @@ fn give_back(
     tables.has_row(call, &values).map(drop)
 }
 
-fn give_back_unopened(tables: &dyn Sql, host: &str, open: &[RoomId]) -> SqlResult<()> {
-    let open = serde_json::to_string(open).unwrap_or_default();
-    let unopened = "UPDATE rooms SET host = NULL WHERE host = ?1 AND room NOT IN
-        (SELECT jsonb_array_elements_text(CAST(CAST(?2 AS TEXT) AS JSONB)))";
-    tables.execute(unopened, &[host.into(), open.as_str().into()]).map(drop)
+/// The runs that are noted for a host, with their epochs.
+fn runs_of(tables: &dyn Sql, host: &str) -> SqlResult<Vec<(RoomId, u64)>> {
+    let runs = "SELECT room, epoch FROM rooms WHERE host = ?1";
+    tables.rows(runs, &[host.into()], |row| {
+        Ok((RoomId::from(row.get::<String>(0)?), row.get::<u64>(1)?))
+    })
 }
 
-/// The sleep of a run by the work that is noted for it; `None` if it needs a host. A room drops a
-/// timer without a record, so those that were due before a time are left out.
-fn sleep(
-    tables: &dyn Sql,
-    run: &RoomId,
-    now: Millis,
-    dropped_before: Millis,
-) -> SqlResult<Option<Sleep>> {
-    let mut waits = lists::waits(tables, None, Some(run))?;
-    waits.retain(|row| row.wait.at.is_none_or(|at| at >= dropped_before));
-    Ok(Sleep::of(waits.iter().map(|row| (&row.room, &row.wait)), now))
+/// Gives a run back unless it was taken since its epoch was read.
+fn give_back_unopened(tables: &dyn Sql, host: &str, (run, epoch): &(RoomId, u64)) -> SqlResult<()> {
+    let unopened = "UPDATE rooms SET host = NULL WHERE room = ?1 AND host = ?2 AND epoch = ?3";
+    tables.execute(unopened, &[run.as_str().into(), host.into(), (*epoch).into()]).map(drop)
+}
+
+/// The time by the clock of the database.
+fn now(tables: &dyn Sql) -> SqlResult<Millis> {
+    let now = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)";
+    let now = tables.first(now, &[], |row| row.get::<u64>(0))?;
+    now.map(Millis).ok_or_else(|| SqlError::new(SqlErrorKind::Other, "the database has no clock"))
 }
 
 fn hosts(tables: &dyn Sql) -> SqlResult<Vec<HostRow>> {
@@ -270,6 +324,7 @@ fn hosts(tables: &dyn Sql) -> SqlResult<Vec<HostRow>> {
 mod tests {
     use super::*;
     use crate::storage::store::{StoreAddress, TestDatabase};
+    use crate::support::clock::{Clock as _, SystemClock};
 
     /// Half of the runs wait for a person. The others are due.
     const RUNS: &str = "
@@ -300,5 +355,53 @@ mod tests {
         }
         let run = claim(&link, ("host", &[]), "pool").unwrap();
         assert_eq!(run, Some(RoomId::from("r3999")), "the one that began first");
+        // That host has no lease, so its claim keeps nobody out.
+        let open = ["r3999", "r3997"].map(RoomId::from);
+        let run = claim(&link, ("host", &open), "pool").unwrap();
+        assert_eq!(run, Some(RoomId::from("r3995")), "not one that this process has open");
+    }
+
+    #[test]
+    fn an_unopened_run_is_not_given_back_once_it_was_taken() {
+        let Some(database) = TestDatabase::new() else { return };
+        let _store = Store::open(StoreAddress::Postgres(database.address.clone())).unwrap();
+        let link = database.link();
+        link.batch(RUNS).unwrap();
+        let run = claim(&link, ("host", &[]), "pool").unwrap().unwrap();
+        let unopened = runs_of(&link, "host").unwrap();
+        assert_eq!(unopened, [(run.clone(), 1)]);
+        link.batch("UPDATE rooms SET epoch = 2 WHERE room = 'r3999'").unwrap();
+        give_back_unopened(&link, "host", &unopened[0]).unwrap();
+        assert_eq!(runs_of(&link, "host").unwrap(), [(run.clone(), 2)]);
+        give_back_unopened(&link, "host", &(run, 2)).unwrap();
+        assert_eq!(runs_of(&link, "host").unwrap(), []);
+    }
+
+    /// A host whose clock is behind would give a run back for a timer that is due for every claim,
+    /// and take it again at once.
+    #[test]
+    fn whether_a_run_sleeps_goes_by_the_clock_of_the_database() {
+        let Some(database) = TestDatabase::new() else { return };
+        let _store = Store::open(StoreAddress::Postgres(database.address.clone())).unwrap();
+        let link = database.link();
+        link.batch(RUNS).unwrap();
+        // The database is an hour ahead of this host.
+        link.batch(
+            "CREATE FUNCTION conclave.clock_timestamp() RETURNS TIMESTAMPTZ LANGUAGE sql
+                 AS $$ SELECT pg_catalog.clock_timestamp() + INTERVAL '1 hour' $$;
+             SET search_path = conclave, pg_catalog",
+        )
+        .unwrap();
+        let sleep_with_timer_in = |minutes: u64| {
+            let at = SystemClock.now().plus(minutes * 60_000).0;
+            let timer = "INSERT INTO timers (room, timer, at, since) VALUES ('r1', 1, ?1, 0)
+                ON CONFLICT (room, timer) DO UPDATE SET at = EXCLUDED.at";
+            link.execute(timer, &[at.into()]).unwrap();
+            let sleep = RunOutlook::default().sleep(&link, &RoomId::from("r1")).unwrap();
+            (at, sleep)
+        };
+        assert_eq!(sleep_with_timer_in(30).1, None, "its timer is due");
+        let (at, sleep) = sleep_with_timer_in(90);
+        assert_eq!(sleep, Some(Sleep { wakes_at: Some(Millis(at)) }));
     }
 }

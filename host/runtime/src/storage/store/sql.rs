@@ -344,6 +344,8 @@ impl SqlError {
             SqlErrorKind::Damaged => StoreError::Damaged { store, what },
             #[cfg(feature = "postgres")]
             SqlErrorKind::BlobFolder => StoreError::BlobFolder { store, what },
+            #[cfg(feature = "postgres")]
+            SqlErrorKind::Unknown => StoreError::Unreachable { store, what },
             _ => StoreError::Other { store, what },
         }
     }

@@ -20,7 +20,8 @@ mod thread;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
+#[cfg(feature = "postgres")]
+use std::time::Instant;
 
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::event::Record;
@@ -28,6 +29,7 @@ use conclave_core::types::ids::{ControlId, Millis, RoomId};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
+use super::closing::{CloseTime, StoreThread};
 use super::lock::StoreLock;
 use super::reader::lists;
 use super::record::Rows;
@@ -97,7 +99,8 @@ pub(super) struct StoreWriter {
     snapshot_every: u64,
     /// The thread for reads that writing needs.
     reading: Option<ReaderThread>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<StoreThread>,
+    close: CloseTime,
     /// Dropped last, so that the lock outlives the threads; `None` for a database.
     lock: Option<StoreLock>,
     /// Dropped after the lock.
@@ -133,6 +136,12 @@ impl StoreWriter {
     /// Whether other hosts write to the store, too.
     fn is_shared(&self) -> bool {
         self.host.is_some()
+    }
+
+    /// Begins to close the store. Returns the time until which it waits for its database.
+    #[cfg(feature = "postgres")]
+    pub(super) fn begin_close(&self) -> Instant {
+        self.close.begin()
     }
 
     /// The name under which this process owns runs; `None` if it owns the whole store.
@@ -371,12 +380,14 @@ fn behind(
 
 impl Drop for StoreWriter {
     fn drop(&mut self) {
+        let until = self.is_shared().then(|| self.close.begin());
         // The writer's connection closes last, so that its checkpoint leaves a single file.
-        self.reading.take();
+        if let Some(reading) = self.reading.take() {
+            reading.close(until);
+        }
         self.shared.queue.close();
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has already answered all waiting callers.
-            let _ = thread.join();
+            thread.join(until);
         }
     }
 }

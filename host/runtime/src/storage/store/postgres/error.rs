@@ -22,7 +22,9 @@ impl From<Error> for SqlError {
 }
 
 fn is_io(source: &(dyn std::error::Error + 'static)) -> bool {
-    source.downcast_ref::<std::io::Error>().is_some()
+    let error = source.downcast_ref::<std::io::Error>();
+    // A certificate that is refused now is refused later too.
+    error.is_some_and(|error| error.kind() != std::io::ErrorKind::InvalidData)
 }
 
 fn kind(code: &str) -> SqlErrorKind {

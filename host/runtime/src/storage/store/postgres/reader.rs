@@ -8,6 +8,7 @@ use super::blob_folder::{self, BlobFolder};
 use super::connecting::Connecting;
 use super::link::Link;
 use super::schema::{self, Tables};
+use crate::storage::store::closing::CloseTime;
 use crate::storage::store::sql::{
     EngineKind, Sql, SqlError, SqlErrorKind, SqlResult, SqlRow, TakeRow, Value,
 };
@@ -33,6 +34,7 @@ pub(in crate::storage::store) struct PostgresReader {
     snapshot: RefCell<Option<String>>,
     /// The time for which a question is asked again whose connection was lost.
     patience: Duration,
+    close: CloseTime,
 }
 
 /// The pause between two tries.
@@ -60,14 +62,19 @@ pub(in crate::storage::store) fn open_reader(
     let folder = blob_folder::of_reader(&link, address).map_err(failed)?;
     let snapshot = RefCell::default();
     let (links, patience) = (RefCell::new(vec![link]), Duration::ZERO);
-    Ok(PostgresReader { connecting, folder, links, snapshot, patience })
+    let close = CloseTime::default();
+    Ok(PostgresReader { connecting, folder, links, snapshot, patience, close })
 }
 
 impl PostgresReader {
-    /// The same, which asks a question again for this long if its connection was lost. A statement
-    /// that writes is never repeated.
-    pub(in crate::storage::store) fn with_patience(self, patience: Duration) -> Self {
-        Self { patience, ..self }
+    /// The same, which asks a question again for this long if its connection was lost, and no longer
+    /// than until its store has closed. A statement that writes is never repeated.
+    pub(in crate::storage::store) fn with_patience(
+        self,
+        patience: Duration,
+        close: &CloseTime,
+    ) -> Self {
+        Self { patience, close: close.clone(), ..self }
     }
 
     /// Runs one question on a connection that no other question has.
@@ -114,7 +121,10 @@ impl Sql for PostgresReader {
                 matches!(error.kind, SqlErrorKind::Unknown | SqlErrorKind::ReadOnly)
             };
             let is_final = !may_repeat || has_rows || self.snapshot.borrow().is_some();
-            if is_final || !result.as_ref().is_err_and(is_lost) || Instant::now() >= until {
+            if is_final
+                || !result.as_ref().is_err_and(is_lost)
+                || Instant::now() >= self.close.or(until)
+            {
                 return result;
             }
             std::thread::sleep(PAUSE);
@@ -160,5 +170,40 @@ impl Sql for PostgresReader {
         };
         // Retention may have moved it aside for a moment.
         folder.read(sha256)?.ok_or_else(missing).map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::store::{Store, TestDatabase};
+
+    #[test]
+    fn a_question_whose_connection_is_cut_is_asked_again_unless_it_writes() {
+        let Some(database) = TestDatabase::new() else { return };
+        let address = database.address.clone();
+        let _store = Store::open(StoreAddress::Postgres(address.clone())).unwrap();
+        // The first call of each sequence ends its own connection.
+        database
+            .link()
+            .batch(
+                "CREATE SEQUENCE reads; CREATE SEQUENCE writes;
+                 CREATE FUNCTION cut(calls REGCLASS) RETURNS BIGINT LANGUAGE plpgsql AS $$
+                 DECLARE call BIGINT := nextval(calls);
+                 BEGIN
+                     IF call = 1 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF;
+                     RETURN call;
+                 END $$",
+            )
+            .unwrap();
+        let reader = open_reader(&address).unwrap();
+        let reader: &dyn Sql =
+            &reader.with_patience(Duration::from_secs(60), &CloseTime::default());
+        let read = reader.first("SELECT cut('reads')", &[], |row| row.get::<i64>(0)).unwrap();
+        assert_eq!(read, Some(2));
+        let write = "WITH written AS (SELECT cut('writes') AS call) SELECT call FROM written";
+        let error = reader.first(write, &[], |row| row.get::<i64>(0)).unwrap_err();
+        assert_eq!(error.kind, SqlErrorKind::Unknown, "{error}");
+        assert_eq!(database.number("SELECT last_value FROM writes"), 1);
     }
 }

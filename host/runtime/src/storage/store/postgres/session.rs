@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::connecting::Connecting;
 use super::link::Link;
 use super::schema::{self, Tables};
+use crate::storage::store::closing::CloseTime;
 use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
 use crate::storage::store::{PostgresAddress, StoreAddress, StoreError};
 
@@ -27,6 +28,7 @@ pub(crate) struct Session {
     connecting: Connecting,
     link: Option<Link>,
     patience: Duration,
+    close: CloseTime,
 }
 
 impl Session {
@@ -37,12 +39,18 @@ impl Session {
         if let Tables::Newer(version) = schema::migrate(&link)? {
             return Err(SessionError::Newer { version, known: schema::VERSION });
         }
-        Ok(Self { connecting, link: Some(link), patience: PATIENCE })
+        let close = CloseTime::default();
+        Ok(Self { connecting, link: Some(link), patience: PATIENCE, close })
     }
 
     /// The same, which makes a lost connection again for this long.
     pub(crate) fn with_patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
+    }
+
+    /// The same, which does so no longer than until its store has closed.
+    pub(in crate::storage::store) fn with_close(self, close: &CloseTime) -> Self {
+        Self { close: close.clone(), ..self }
     }
 
     /// Runs statements that may be run again if their outcome is unknown: again when the connection
@@ -65,7 +73,7 @@ impl Session {
             self.link.take_if(|link| is_lost || link.batch("ROLLBACK").is_err());
             let until = *until.get_or_insert_with(|| Instant::now() + self.patience);
             let is_final = !is_lost && error.kind != SqlErrorKind::Conflict;
-            if is_final || Instant::now() + pause > until {
+            if is_final || Instant::now() + pause > self.close.or(until) {
                 if is_unknown {
                     // Whatever ended the last try, an earlier one may have taken effect.
                     error.kind = SqlErrorKind::Unknown;

@@ -7,7 +7,7 @@ use conclave_core::types::ids::{Millis, RoomId};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use super::pending_work::{PendingChanges, PendingWorkRows};
-use super::queue::Write;
+use super::queue::{RoomWriting, Write};
 use crate::storage::store::chain::ChainHead;
 use crate::storage::store::reached::ReachedFile;
 use crate::storage::store::record::StoredBytes;
@@ -40,7 +40,7 @@ pub(super) struct CommitGroup<'a> {
     #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "SQLite has one writer"))]
     pub(super) references: &'a [String],
     /// The rooms that this process opens (true) or closes (false).
-    pub(super) claims: Vec<(&'a RoomId, bool)>,
+    pub(super) claims: Vec<(&'a RoomWriting, bool)>,
     /// Whether everything must survive a power loss afterwards.
     pub(super) durable: bool,
 }
@@ -82,7 +82,7 @@ impl DatabaseFile {
         for (room, waits) in &waits {
             put(&transaction, room, &waits.changes())?;
         }
-        for (room, is_claimed) in &group.claims {
+        for (writing, is_claimed) in &group.claims {
             let generation = if *is_claimed { self.generation } else { 0 };
             // Whether a process runs the room only matters until its run has ended. Most rooms are
             // closed after that, and their closing writes nothing.
@@ -90,7 +90,7 @@ impl DatabaseFile {
                 .prepare_cached(
                     "UPDATE rooms SET generation = ?1 WHERE room = ?2 AND (?3 OR ended IS NULL)",
                 )?
-                .execute(params![generation, room.as_str(), is_claimed])?;
+                .execute(params![generation, writing.room.as_str(), is_claimed])?;
         }
         if durable && self.unsynced && group.writes.is_empty() {
             // An fsync happens only with a write, and covers everything written before.

@@ -66,7 +66,6 @@ impl StoreJournals {
         StoreJournal {
             writing: RoomWriting::new(room.clone()),
             writer: Arc::clone(&self.writer),
-            epoch: 0,
             durability: self.durability,
             new_room: Arc::clone(&self.new_room),
             next: 0,
@@ -135,7 +134,7 @@ impl StoreJournals {
         let mut journal = self.journal(room);
         let taking = self.writer.take(room, now);
         let epoch = futures_executor::block_on(tokio::task::unconstrained(taking));
-        journal.epoch = epoch?.unwrap_or_default();
+        journal.writing.own_by(epoch?.unwrap_or_default());
         let of_room = room.clone();
         // The records are not read, so the rules by which they were written do not matter.
         let next = self.writer.read_now(move |tables| {
@@ -159,7 +158,7 @@ impl StoreJournals {
             self.writer.barrier().await?;
             return Ok(None);
         };
-        journal.epoch = epoch;
+        journal.writing.own_by(epoch);
         let StoredRoom { snapshot, records, stopped } = self.writer.stored(&room).await?;
         let snapshot_next = snapshot.as_ref().map_or(0, |snapshot| snapshot.next);
         journal.next = records.last().map_or(snapshot_next, |last| last.seq + 1);
@@ -220,8 +219,9 @@ impl Journals for StoreJournals {
             return Err(self.failure(room, &exists()));
         }
         // From here on, dropping the journal releases the room.
-        let (mut journal, room) = (self.journal(room), room.clone());
-        journal.epoch = self.writer.first_epoch(&room).map_err(|cause| journal.failure(&cause))?;
+        let (journal, room) = (self.journal(room), room.clone());
+        let epoch = self.writer.first_epoch(&room).map_err(|cause| journal.failure(&cause))?;
+        journal.writing.own_by(epoch);
         Ok(Box::pin(async move {
             let is_known = journal.writer.read(move |tables| {
                 tables.has_row("SELECT 1 FROM rooms WHERE room = ?1", &[room.as_str().into()])
@@ -282,7 +282,6 @@ struct StoreJournal {
     writer: Arc<StoreWriter>,
     durability: Durability,
     new_room: Arc<NewRoom>,
-    epoch: u64,
     next: u64,
     snapshot_due: u64,
 }
@@ -364,7 +363,7 @@ impl Journal for StoreJournal {
     }
 
     fn epoch(&self) -> u64 {
-        self.epoch
+        self.writing.epoch()
     }
 
     fn watch_loss(&mut self) -> Option<BoxFuture<'static, ()>> {

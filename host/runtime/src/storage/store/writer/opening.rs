@@ -20,6 +20,7 @@ use super::thread::{Thread, WriterState};
 #[cfg(feature = "postgres")]
 use crate::storage::store::PostgresAddress;
 use crate::storage::store::chain::ChainHead;
+use crate::storage::store::closing::{CloseTime, StoreThread};
 use crate::storage::store::lock::{NotLocked, StoreLock};
 #[cfg(feature = "postgres")]
 use crate::storage::store::postgres::{self, HostEntry};
@@ -93,11 +94,13 @@ impl StoreWriter {
             ..HostEntry::default()
         };
         let place = StoreAddress::Postgres(address.clone());
+        let close = CloseTime::default();
         let engine = PostgresEngine::open(address, entry).map_err(|error| error.of(&place))?;
-        let tables = postgres::open_reader(address)?.with_patience(postgres::PATIENCE);
+        let engine = engine.with_close(&close);
+        let tables = postgres::open_reader(address)?.with_patience(postgres::PATIENCE, &close);
         let reading = ReaderThread::start(Box::new(tables));
         let mut writer = Self::start(place, Box::new(engine), reading, options)?;
-        writer.host = Some(host);
+        (writer.host, writer.close) = (Some(host), close);
         Ok(writer)
     }
 
@@ -122,10 +125,7 @@ impl StoreWriter {
             rejected: HashMap::new(),
         };
         let reading = reading.map_err(other)?;
-        let thread = std::thread::Builder::new()
-            .name("store".to_owned())
-            .spawn(move || thread.run())
-            .map_err(other)?;
+        let thread = StoreThread::spawn("store", move || thread.run()).map_err(other)?;
         Ok(Self {
             address,
             host: None,
@@ -134,6 +134,7 @@ impl StoreWriter {
             snapshot_every: options.snapshot_every.unwrap_or(SNAPSHOT_EVERY),
             reading: Some(reading),
             thread: Some(thread),
+            close: CloseTime::default(),
             lock: None,
             open: Arc::new(()),
         })

@@ -14,6 +14,7 @@ use super::engine::{Committed, Engine, Refusal, Taken};
 use super::queue::Write;
 use super::{Collected, Retention};
 use crate::storage::store::PostgresAddress;
+use crate::storage::store::closing::CloseTime;
 use crate::storage::store::postgres::{
     BlobFolder, HostEntry, Lease, Link, Session, SessionError, join_blob_folder,
 };
@@ -55,6 +56,11 @@ impl PostgresEngine {
         let folder = session.retry(|link| join_blob_folder(link, address))?;
         let lease = Some(Lease::begin(address, &entry)?);
         Ok(Self { session, lease, entry, folder, known: HashSet::new() })
+    }
+
+    /// The same, which stops waiting for the database when its store has closed.
+    pub(in crate::storage::store) fn with_close(self, close: &CloseTime) -> Self {
+        Self { session: self.session.with_close(close), ..self }
     }
 
     /// Sends a group until its outcome is known. Returns the refused writes.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use conclave_core::journal::pending_work::WaitChange;
@@ -88,6 +88,8 @@ pub(super) type Answer<T> = oneshot::Sender<Result<T, Cause>>;
 #[derive(Debug)]
 pub(super) struct RoomWriting {
     pub(super) room: RoomId,
+    /// The epoch by which this process owns the room, once it does.
+    epoch: OnceLock<u64>,
     state: Mutex<QueueState>,
 }
 
@@ -100,7 +102,18 @@ struct QueueState {
 
 impl RoomWriting {
     pub(super) fn new(room: RoomId) -> Arc<Self> {
-        Arc::new(Self { room, state: Mutex::default() })
+        Arc::new(Self { room, epoch: OnceLock::new(), state: Mutex::default() })
+    }
+
+    /// Notes the epoch by which this process owns the room.
+    pub(super) fn own_by(&self, epoch: u64) {
+        // A journal is opened once, so it has one epoch.
+        let _ = self.epoch.set(epoch);
+    }
+
+    /// The epoch by which this process owns the room; 0 where no epochs are, or before it owns it.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch.get().copied().unwrap_or_default()
     }
 
     fn state(&self) -> MutexGuard<'_, QueueState> {

@@ -2,18 +2,19 @@
 //! waits for a mutex meanwhile. It does not know the tables.
 
 use std::sync::mpsc;
-use std::thread::JoinHandle;
+use std::time::Instant;
 
 use tokio::sync::oneshot;
 
+use crate::storage::store::closing::StoreThread;
 use crate::storage::store::sql::{Sql, SqlError, SqlResult};
 
 type Look = Box<dyn FnOnce(&dyn Sql) + Send>;
 
-/// The reading thread. Dropping it waits until the thread has ended and its connection is closed.
+/// The reading thread.
 pub(super) struct ReaderThread {
-    looks: Option<mpsc::Sender<Look>>,
-    thread: Option<JoinHandle<()>>,
+    looks: mpsc::Sender<Look>,
+    thread: StoreThread,
 }
 
 impl ReaderThread {
@@ -25,8 +26,15 @@ impl ReaderThread {
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| look(&*tables)));
             }
         };
-        let thread = std::thread::Builder::new().name("store-reader".to_owned()).spawn(run)?;
-        Ok(Self { looks: Some(looks), thread: Some(thread) })
+        let thread = StoreThread::spawn("store-reader", run)?;
+        Ok(Self { looks, thread })
+    }
+
+    /// Waits until the thread has ended and its connection is closed, or until this time.
+    pub(super) fn close(self, until: Option<Instant>) {
+        // Closing the channel ends the thread.
+        drop(self.looks);
+        self.thread.join(until);
     }
 
     /// Runs a query on the thread and waits for it; queries run one after the other.
@@ -50,17 +58,6 @@ impl ReaderThread {
     }
 
     fn ask(&self, look: Look) -> SqlResult<()> {
-        let looks = self.looks.as_ref().ok_or_else(SqlError::no_reader)?;
-        looks.send(look).map_err(|_| SqlError::no_reader())
-    }
-}
-
-impl Drop for ReaderThread {
-    fn drop(&mut self) {
-        // Closing the channel ends the thread.
-        self.looks.take();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.looks.send(look).map_err(|_| SqlError::no_reader())
     }
 }

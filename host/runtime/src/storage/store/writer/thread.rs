@@ -280,8 +280,7 @@ impl Thread {
         durable: bool,
     ) -> SqlResult<Vec<(usize, Cause)>> {
         let writes: Vec<&Write> = writes.iter().collect();
-        let claims =
-            claims.iter().map(|(writing, is_claimed)| (&writing.room, *is_claimed)).collect();
+        let claims = claims.iter().map(|(writing, is_claimed)| (&**writing, *is_claimed)).collect();
         let mut records: usize = writes.iter().map(|write| write.rows.len()).sum();
         let synced = durable || writes.iter().any(|write| write.durable);
         let references = self.references_of(&writes);

@@ -16,8 +16,8 @@ CREATE FUNCTION commit_group(
     event_write BIGINT[], event_room TEXT[], event_seq BIGINT[], event_at BIGINT[], event_kind TEXT[],
     event_principal TEXT[], event_rules BIGINT[], event_body TEXT[], event_parts TEXT[],
     event_hash BYTEA[], event_epoch BIGINT[],
-    -- The root rooms that their host, `owner`, no longer runs.
-    released TEXT[], owner TEXT
+    -- The root rooms that `owner` no longer runs, with the epochs by which it owned them.
+    released TEXT[], released_epoch BIGINT[], owner TEXT
 ) RETURNS TABLE (refused BIGINT, next_seq BIGINT, room_epoch BIGINT, place_epoch BIGINT)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -116,7 +116,9 @@ BEGIN
         PERFORM conclave.change_pending_work(w.room, w.is_over, w.calls_over, w.waits_over, w.timers_over, w.waits, w.timers);
     END LOOP;
     IF cardinality(released) > 0 THEN
-        UPDATE conclave.rooms AS r SET host = NULL WHERE r.room = ANY (released) AND r.host = owner;
+        -- With another epoch the run was taken again since, even if by this host.
+        UPDATE conclave.rooms AS r SET host = NULL FROM unnest(released, released_epoch) AS n (room, epoch)
+            WHERE r.room = n.room AND r.host = owner AND r.epoch = n.epoch;
     END IF;
     IF cardinality(accepted) = 0 THEN
         RETURN;

@@ -14,10 +14,11 @@ use crate::storage::store::postgres::{
 use crate::storage::store::record::Hash;
 use crate::storage::store::sql::{SqlError, SqlErrorKind};
 use crate::storage::store::writer::pending_work::{PendingChanges, PendingWorkRows};
+use crate::storage::store::writer::queue::RoomWriting;
 
 const COMMIT: &str =
     "SELECT refused, next_seq, room_epoch, place_epoch FROM commit_group(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10,
-    ?11, ?12, ?13, ?14, ?15, ?16)";
+    ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
 
 /// The parameters of the function.
 #[derive(Default)]
@@ -29,6 +30,7 @@ pub(super) struct GroupCall<'a> {
     writes_json: String,
     events: EventColumns<'a>,
     released: Vec<&'a str>,
+    released_epoch: Vec<i64>,
 }
 
 /// The rows of `events` by column.
@@ -118,9 +120,12 @@ impl<'a> GroupCall<'a> {
         let mut sent = HashSet::new();
         call.blobs =
             group.blobs.iter().chain(parts).filter(|part| sent.insert(&part.sha256)).collect();
-        let closed =
-            group.claims.iter().filter(|(room, is_claimed)| !is_claimed && **room == room.run());
-        call.released = closed.map(|(room, _)| room.as_str()).collect();
+        let is_root = |writing: &RoomWriting| writing.room == writing.room.run();
+        for (writing, _) in group.claims.iter().filter(|(room, is_open)| !is_open && is_root(room))
+        {
+            call.released.push(writing.room.as_str());
+            call.released_epoch.push(writing.epoch().cast_signed());
+        }
         call.with_json()
     }
 
@@ -214,6 +219,7 @@ impl<'a> GroupCall<'a> {
                 &hash,
                 epoch,
                 &self.released,
+                &self.released_epoch,
                 &entry.host,
             ],
         )?;

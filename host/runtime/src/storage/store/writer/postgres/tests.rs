@@ -194,11 +194,16 @@ fn a_row_of_a_room_says_what_its_records_do() {
     assert_eq!(database.number("SELECT count(*) FROM waits"), 0);
     // A closed run is free, and one whose blob another host removed is stored again.
     database.link().run("DELETE FROM blobs", &[]).unwrap();
-    let (room, other) = (RoomId::from("r"), RoomId::from("r/c"));
+    let room = |name: &str| {
+        let writing = RoomWriting::new(RoomId::from(name));
+        writing.own_by(1);
+        writing
+    };
+    let (room, other) = (room("r"), room("r/c"));
     let with_blob = Write { parts: vec![blob], ..write("r", 1, 4..5) };
     let closing = CommitGroup {
         writes: vec![&with_blob],
-        claims: vec![(&room, false), (&other, false)],
+        claims: vec![(&*room, false), (&*other, false)],
         ..CommitGroup::default()
     };
     assert!(engine.commit(&closing).unwrap().has_changed);
@@ -207,6 +212,22 @@ fn a_row_of_a_room_says_what_its_records_do() {
     engine.close(&[]);
     assert_eq!(database.number("SELECT count(*) FROM hosts"), 0);
     check_chain(&database);
+}
+
+#[test]
+fn a_late_release_frees_no_run_that_its_host_took_again() {
+    let Some(database) = TestDatabase::new() else { return };
+    let mut engine = engine(&database, "one");
+    assert_eq!(commit(&mut engine, &[write("r", 1, 0..1)]), []);
+    assert_eq!(take(&mut engine, "r"), Taken::Owned { epoch: 2 });
+    let mut owned_after_release = |epoch| {
+        let writing = RoomWriting::new(RoomId::from("r"));
+        writing.own_by(epoch);
+        let closing = CommitGroup { claims: vec![(&*writing, false)], ..CommitGroup::default() };
+        engine.commit(&closing).unwrap();
+        database.number("SELECT count(host) FROM rooms")
+    };
+    assert_eq!([owned_after_release(1), owned_after_release(2)], [1, 0]);
 }
 
 #[test]
