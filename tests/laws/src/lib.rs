@@ -195,7 +195,9 @@ pub const LAWS: &[Law] = laws! {
         owners_do_not_see_each_other,
     }
     chain {
-        the_records_of_all_hosts_are_one_chain,
+        each_host_appends_to_a_chain_of_its_own,
+        a_chain_of_an_ended_host_is_gone_on_with,
+        a_change_of_one_of_several_chains_is_found,
         a_change_by_hand_is_found,
     }
     retention {

@@ -181,8 +181,8 @@ impl Soak<'_> {
              BEGIN RAISE NOTICE '{}'; RETURN NULL; END $$",
             faults::COMMIT
         );
-        let trigger = "CREATE TRIGGER soak AFTER UPDATE ON conclave.chain
-             FOR EACH ROW EXECUTE FUNCTION conclave.soak_notice()";
+        let trigger = "CREATE TRIGGER soak AFTER UPDATE ON conclave.chains
+             FOR EACH ROW WHEN (OLD.number <> NEW.number) EXECUTE FUNCTION conclave.soak_notice()";
         self.query(&[&function, trigger])?;
         Ok(())
     }

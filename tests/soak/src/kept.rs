@@ -127,7 +127,7 @@ pub(crate) fn read_all(reader: &StoreReader) -> Result<Kept, String> {
         }
     }
     kept.problems.extend(reader.check().map_err(text)?.problems);
-    kept.problems.extend(reader.verify(None).map_err(text)?.problems);
+    kept.problems.extend(reader.verify(&[]).map_err(text)?.problems);
     Ok(kept)
 }
 

@@ -167,9 +167,9 @@ pub(crate) enum AuditCommand {
     /// Verify every record against the hash chain, and the chain against a hash that you saved
     Verify {
         /// A hash that `conclave audit head` printed earlier; fails if a record from before then is
-        /// missing or changed
+        /// missing or changed; can be repeated
         #[arg(long, value_name = "HASH")]
-        head: Option<String>,
+        head: Vec<String>,
         /// The store to read, for runs that had --store: a folder, or `postgres://…`
         #[arg(long, value_name = "STORE", value_parser = StoreParser)]
         store: Option<StoreAddress>,

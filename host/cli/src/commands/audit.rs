@@ -32,7 +32,7 @@ const LONGEST: usize = 2_000;
 pub(crate) fn audit(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
     match &args.command {
         Some(AuditCommand::Verify { head, store }) => {
-            verify::verify(&OpenStores::of(store.as_ref())?, head.as_deref(), output)
+            verify::verify(&OpenStores::of(store.as_ref())?, head, output)
         }
         Some(AuditCommand::Head { store }) => {
             verify::head(&OpenStores::of(store.as_ref())?, output)

@@ -50,12 +50,23 @@ pub(crate) fn report(
         let (records, rooms) =
             (some(checked.records, "record", "records"), some(checked.rooms, "room", "rooms"));
         let counts = format!("{records} of {rooms}, {}", some(checked.blobs, "blob", "blobs"));
-        let head = checked
-            .head
-            .as_ref()
-            .map(|head| paint(FAINT, format_args!("  head {head}")))
-            .unwrap_or_default();
-        return stdout::styled(format!("{} {place}: {counts}{head}", paint(GOOD, "verified")));
+        let verified = format!("{} {place}: {counts}", paint(GOOD, "verified"));
+        return match &checked.heads[..] {
+            [] => stdout::styled(verified),
+            [head] => {
+                let head = paint(FAINT, format_args!("  head {head}"));
+                stdout::styled(format!("{verified}{head}"))
+            }
+            heads => {
+                // Each host that wrote at the same time as others has one.
+                stdout::styled(format!("{verified}, {} audit chains", heads.len()))?;
+                for (chain, head) in (1_u64..).zip(heads) {
+                    let row = format_args!("  chain {chain}  head {head}");
+                    stdout::styled(paint(FAINT, row))?;
+                }
+                Ok(())
+            }
+        };
     }
     stdout::styled(format!("{} {place}", paint(BAD, "DAMAGED")))?;
     for problem in checked.problems.iter().take(PROBLEMS) {

@@ -39,7 +39,7 @@ async fn workers_end_what_another_host_enqueued_each_run_once() {
         assert_eq!(records.iter().filter(|record| owned(&record.event)).count(), 1);
         assert_eq!((records[0].epoch, records[records.len() - 1].epoch), (1, 2));
     }
-    assert_eq!(shared.reader().verify(None).unwrap().problems, Vec::<String>::new());
+    assert_eq!(shared.reader().verify(&[]).unwrap().problems, Vec::<String>::new());
     assert_eq!(shared.reader().check().unwrap().problems, Vec::<String>::new());
 }
 

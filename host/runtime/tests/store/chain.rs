@@ -10,15 +10,15 @@ fn problems(change: &str) -> (Vec<String>, Vec<String>) {
     ended(&store, "a");
     drop((run(&store, "b", 3), store));
     let reader = StoreReader::open(temp.path()).unwrap();
-    let before = reader.verify(None).unwrap();
+    let before = reader.verify(&[]).unwrap();
     assert_eq!(damage(&before), Vec::<String>::new());
-    let head = before.head.unwrap();
-    assert_eq!(damage(&reader.verify(Some(&head.to_uppercase())).unwrap()), Vec::<String>::new());
+    let head = before.heads[0].clone();
+    assert_eq!(damage(&reader.verify(&[&head.to_uppercase()]).unwrap()), Vec::<String>::new());
     sql(temp.path()).execute_batch(change).unwrap();
     // An attacker who changes the file can change the note beside it too, so the file must suffice.
     std::fs::remove_file(temp.path().join("reached")).unwrap();
-    let problems = |hash| damage(&reader.verify(hash).unwrap());
-    (problems(None), problems(Some(&head)))
+    let problems = |heads: &[&str]| damage(&reader.verify(heads).unwrap());
+    (problems(&[]), problems(&[&head]))
 }
 
 #[test]

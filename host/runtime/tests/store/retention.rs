@@ -17,7 +17,7 @@ fn only_what_has_ended_goes_and_the_chain_stays_whole() {
         ended(&store, room);
     }
     let going = run(&store, "d", 2);
-    let head = StoreReader::open(place.address()).unwrap().verify(None).unwrap().head.unwrap();
+    let head = StoreReader::open(place.address()).unwrap().verify(&[]).unwrap().heads.remove(0);
     let dry = store.collect(&Retention { runs: Some(2), before: None, dry: true }).unwrap();
     let names = |runs: &[RoomId]| runs.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!((names(&dry.runs), dry.records), (vec!["a".to_owned(), "b".to_owned()], 6));
@@ -36,16 +36,16 @@ fn only_what_has_ended_goes_and_the_chain_stays_whole() {
     let all = Retention { runs: Some(0), ..Retention::default() };
     assert_eq!(names(&store.collect(&all).unwrap().runs), ["b", "c"]);
     assert_eq!(reader.runs(&RunFilter::default()).unwrap().len(), 1, "what goes on stays");
-    let checked = reader.verify(Some(&head)).unwrap();
+    let checked = reader.verify(&[&head]).unwrap();
     assert_eq!(damage(&checked), Vec::<String>::new());
     assert!(damage(&reader.check().unwrap()).is_empty());
-    assert!(reader.audit(1, 100).unwrap().iter().take(9).all(|line| line.record.is_none()));
+    assert!(reader.audit(1, 1, 100).unwrap().iter().take(9).all(|line| line.record.is_none()));
     // The name of a removed run can be reused, and a record missing from the new run is still
     // detected.
     ended(&store, "a");
     drop((going, store));
     place.change("DELETE FROM events WHERE room = 'a' AND seq = 1");
-    let problems = damage(&StoreReader::open(place.address()).unwrap().verify(None).unwrap());
+    let problems = damage(&StoreReader::open(place.address()).unwrap().verify(&[]).unwrap());
     assert!(
         problems
             .iter()

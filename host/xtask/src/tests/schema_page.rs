@@ -24,6 +24,8 @@ impl Schema {
             if let Some(rest) = line.strip_prefix("CREATE TABLE ") {
                 table = Some(word(rest));
                 schema.columns.entry(word(rest)).or_default();
+            } else if let Some(rest) = line.strip_prefix("DROP TABLE ") {
+                schema.columns.remove(&word(rest));
             } else if let Some(rest) = line.strip_prefix("CREATE FUNCTION ") {
                 schema.functions.insert(word(rest));
             } else if let Some((name, column)) =
@@ -90,9 +92,10 @@ fn the_page_of_the_schema_names_every_table_column_and_function() {
 }
 
 #[test]
-fn a_column_of_a_later_migration_counts() {
+fn columns_and_tables_of_later_migrations_count() {
     let statements = "CREATE TABLE a (\n    -- Which.\n    x BIGINT NOT NULL,\n    PRIMARY KEY (x)\n) \
                       WITH (fillfactor = 10);\nCREATE INDEX i ON a (x);\nALTER TABLE a ADD COLUMN y TEXT;\n\
+                      CREATE TABLE b (\n    x BIGINT\n);\nDROP TABLE b;\n\
                       CREATE FUNCTION f(of_x BIGINT) RETURNS VOID\n";
     let page = "**`a`**: what it is.\n\n| column | meaning |\n|---|---|\n| `x` | which |\n| `y` | a text |\n\n\
                 | function | meaning |\n|---|---|\n| `f` | does it |\n";

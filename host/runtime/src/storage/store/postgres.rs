@@ -23,6 +23,8 @@ pub(crate) use link::Link;
 pub(super) use password::password_in;
 pub(super) use reader::open_reader;
 pub(super) use schema::{UNSAFE, check_durability, noting_unsafe_commits};
+#[cfg(test)]
+pub(super) use schema::make_first_format;
 pub(super) use session::PATIENCE;
 pub(crate) use session::{Session, SessionError};
 pub(super) use values::{value, without_nul};

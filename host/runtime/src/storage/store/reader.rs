@@ -46,10 +46,12 @@ pub enum RunMatch {
     Nothing,
 }
 
-/// A line of the audit chain, with its record unless retention removed it.
+/// A line of an audit chain, with its record unless retention removed it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AuditRow {
-    /// The line's number from 1, without gaps, over all rooms of the store.
+    /// The number of the chain, from 1. A store with one writing process has one.
+    pub chain: u64,
+    /// The line's number from 1, without gaps, over all rooms whose records are in the chain.
     pub number: u64,
     /// The room of the record.
     pub room: RoomId,
@@ -185,14 +187,15 @@ impl StoreReader {
         self.of(lists::approvals(self, run))
     }
 
-    /// Returns at most `most` lines of the audit chain, from `first` on.
-    pub fn audit(&self, first: u64, most: usize) -> Result<Vec<AuditRow>, StoreError> {
-        self.of(lists::audit(&*self.tables, first, most))
+    /// Returns at most `most` lines of an audit chain, from `first` on.
+    pub fn audit(&self, chain: u64, first: u64, most: usize) -> Result<Vec<AuditRow>, StoreError> {
+        self.of(lists::audit(&*self.tables, chain, first, most))
     }
 
-    /// Checks the whole chain and every record against it, and against a hash noted earlier.
-    pub fn verify(&self, expected: Option<&str>) -> Result<StoreCheck, StoreError> {
-        self.with_log(|connection| checks::verify(connection, expected))
+    /// Checks all chains and every record against them, and that each hash that was noted earlier is
+    /// one of a line.
+    pub fn verify(&self, noted_heads: &[&str]) -> Result<StoreCheck, StoreError> {
+        self.with_log(|connection| checks::verify(connection, noted_heads))
     }
 
     /// Checks every page of the file, every hash and every reference.

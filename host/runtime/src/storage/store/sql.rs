@@ -69,6 +69,25 @@ impl EngineKind {
             Self::Postgres => "number",
         }
     }
+
+    /// The column of `audit`, `events` and `removed` with the number of the chain. A store with one
+    /// writing process has one chain.
+    pub(super) fn chain(self, table: &str) -> String {
+        match self {
+            Self::Sqlite => "1".to_owned(),
+            #[cfg(feature = "postgres")]
+            Self::Postgres => format!("{table}.chain"),
+        }
+    }
+
+    /// The condition by which a record of `events` belongs to a line of `audit`.
+    pub(super) fn record_of_line(self) -> &'static str {
+        match self {
+            Self::Sqlite => "events.number = audit.number",
+            #[cfg(feature = "postgres")]
+            Self::Postgres => "events.chain = audit.chain AND events.number = audit.number",
+        }
+    }
 }
 
 /// A consistent look at the tables, until it is dropped.
@@ -316,6 +335,12 @@ pub(crate) enum SqlErrorKind {
     /// The shared folder of large blobs is not there, or is not this store's.
     #[cfg(feature = "postgres")]
     BlobFolder,
+    /// The database refuses a write to a room, and nothing took effect.
+    #[cfg(feature = "postgres")]
+    WriteRefused,
+    /// A blob that the statement refers to is not there, and nothing took effect.
+    #[cfg(feature = "postgres")]
+    BlobMissing,
     Other,
 }
 

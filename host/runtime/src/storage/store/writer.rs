@@ -83,10 +83,20 @@ pub struct StoreCheck {
     pub blobs: u64,
     /// The size of the store's file in bytes.
     pub bytes: u64,
-    /// The hash of the newest line of the audit chain.
-    pub head: Option<String>,
+    /// The hash of the newest line of each audit chain, in the order of the chains. Serialised as
+    /// `head`: a text if there is one chain, null if there is none, and a list if there are several.
+    #[serde(rename = "head", serialize_with = "one_or_several")]
+    pub heads: Vec<String>,
     /// The descriptions of the problems; empty if the store is intact.
     pub problems: Vec<String>,
+}
+
+fn one_or_several<S: serde::Serializer>(heads: &[String], to: S) -> Result<S::Ok, S::Error> {
+    match heads {
+        [] => to.serialize_none(),
+        [head] => to.serialize_str(head),
+        several => several.serialize(to),
+    }
 }
 
 pub(super) struct StoreWriter {

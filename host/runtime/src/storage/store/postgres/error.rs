@@ -31,7 +31,11 @@ fn kind(code: &str) -> SqlErrorKind {
     match code {
         // A server that was demoted; the URL may name the one that took over.
         "25006" => SqlErrorKind::ReadOnly,
-        "40001" | "40P01" => SqlErrorKind::Conflict,
+        // The codes of `commit_group` are explained there. A chain that another host took meanwhile
+        // is like a transaction in the way: the same is tried again, with the chain read anew.
+        "40001" | "40P01" | "CV002" => SqlErrorKind::Conflict,
+        "CV001" => SqlErrorKind::WriteRefused,
+        "CV003" => SqlErrorKind::BlobMissing,
         "53100" => SqlErrorKind::Full,
         "58030" => SqlErrorKind::Disk,
         "XX001" | "XX002" => SqlErrorKind::Damaged,

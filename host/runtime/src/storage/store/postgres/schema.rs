@@ -3,11 +3,17 @@
 use super::link::Link;
 use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
 
-/// The migrations from each format to the next. A released one never changes.
-const MIGRATIONS: [&str; 2] = [
-    concat!(include_str!("schema/1.sql"), include_str!("schema/1-functions.sql")),
-    include_str!("schema/4.sql"),
-];
+/// The migrations of the tables from each format to the next. A released one never changes.
+const MIGRATIONS: [&str; 3] =
+    [include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
+/// The functions of the newest format.
+const FUNCTIONS: &str = include_str!("schema/functions.sql");
+/// Removes the functions of an older format. Their parameters may be others, and `CREATE OR REPLACE`
+/// would add such a function beside the old one.
+const DROP_FUNCTIONS: &str = "DO $$ DECLARE f regprocedure; BEGIN
+    FOR f IN SELECT oid FROM pg_catalog.pg_proc WHERE pronamespace = 'conclave'::regnamespace LOOP
+        EXECUTE format('DROP FUNCTION %s', f);
+    END LOOP; END $$";
 /// The version of the tables; a newer host made those with a higher one.
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 /// The lock under which one host at a time migrates: `conclave` in ASCII.
@@ -63,9 +69,11 @@ pub(super) fn migrate(link: &Link) -> SqlResult<Tables> {
         }
     };
     link.batch("SET LOCAL search_path = conclave")?;
+    link.batch(DROP_FUNCTIONS)?;
     for migration in MIGRATIONS.iter().skip(from) {
         link.batch(migration)?;
     }
+    link.batch(FUNCTIONS)?;
     link.batch(&format!(
         "INSERT INTO meta (name, value) VALUES ('version', {VERSION})
          ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value; COMMIT"
@@ -78,11 +86,11 @@ pub(super) const KEEP_SYNCHRONOUS: &str = "SELECT set_config('synchronous_commit
     CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END,
     false)";
 
-/// The first column of a row which says that the commit can be lost although it is acknowledged.
+/// The number of a row which says that the commit can be lost although it is acknowledged.
 pub(crate) const UNSAFE: i64 = -1;
 
-/// Returns a statement that commits and returns four numbers, with a further row if what it commits
-/// can be lost. The settings are those after the commit. Unlike [`KEEP_SYNCHRONOUS`], a connection
+/// Returns a statement that commits and returns a number, with a further row if what it commits can
+/// be lost. The settings are those after the commit. Unlike [`KEEP_SYNCHRONOUS`], a connection
 /// cannot decide them for itself.
 pub(crate) fn noting_unsafe_commits(link: &Link, statement: &str) -> String {
     let has_no_standby = if link.has_standby() {
@@ -91,9 +99,18 @@ pub(crate) fn noting_unsafe_commits(link: &Link, statement: &str) -> String {
         ""
     };
     format!(
-        "{statement} UNION ALL SELECT {UNSAFE}, NULL, NULL, NULL
+        "{statement} UNION ALL SELECT {UNSAFE}
          WHERE current_setting('fsync') <> 'on' {has_no_standby}"
     )
+/// Makes the tables of format 1.
+#[cfg(test)]
+pub(crate) fn make_first_format(link: &Link) -> SqlResult<()> {
+    link.batch(&format!(
+        "CREATE SCHEMA conclave; SET search_path = conclave; {}
+         CREATE FUNCTION commit_group(writes_json TEXT) RETURNS VOID LANGUAGE sql AS '';
+         INSERT INTO meta (name, value) VALUES ('version', 1)",
+        MIGRATIONS[0]
+    ))
 }
 
 /// Checks that what the server acknowledges survives a power cut, and the loss of the server where

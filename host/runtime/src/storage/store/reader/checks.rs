@@ -31,16 +31,16 @@ impl ProblemList {
     }
 }
 
-pub(super) fn verify(tables: &dyn Sql, expected: Option<&str>) -> SqlResult<StoreCheck> {
-    look(tables, expected, false)
+pub(super) fn verify(tables: &dyn Sql, noted_heads: &[&str]) -> SqlResult<StoreCheck> {
+    look(tables, noted_heads, false)
 }
 
 pub(super) fn check(tables: &dyn Sql) -> SqlResult<StoreCheck> {
-    look(tables, None, true)
+    look(tables, &[], true)
 }
 
 /// Runs the checks on a snapshot.
-fn look(tables: &dyn Sql, expected: Option<&str>, all: bool) -> SqlResult<StoreCheck> {
+fn look(tables: &dyn Sql, noted_heads: &[&str], all: bool) -> SqlResult<StoreCheck> {
     let _snapshot = tables.snapshot()?;
     let (mut checked, mut problems) = (StoreCheck::default(), ProblemList::default());
     // A database's server checks its own pages, and its tables are compared when it is opened.
@@ -49,7 +49,7 @@ fn look(tables: &dyn Sql, expected: Option<&str>, all: bool) -> SqlResult<StoreC
         let pages = schema::pages(tables, "integrity_check")?;
         pages.into_iter().for_each(|page| problems.add(|| format!("the file is damaged: {page}")));
     }
-    lines(tables, expected, &mut checked, &mut problems)?;
+    lines(tables, noted_heads, &mut checked, &mut problems)?;
     if is_file {
         derived::tables(tables, &mut problems)?;
     } else {
@@ -73,18 +73,19 @@ fn look(tables: &dyn Sql, expected: Option<&str>, all: bool) -> SqlResult<StoreC
     Ok(checked)
 }
 
-/// Checks what only a store of several hosts has: the place at which the chain goes on, and the
-/// epochs by which hosts may write.
+/// Checks what only a store of several hosts has: the place at which each chain goes on, and the
+/// epochs by which hosts may write. Chains are numbered from 1 without gaps.
 fn shared(tables: &dyn Sql, problems: &mut ProblemList) -> SqlResult<()> {
-    let follows = tables.has_row(
-        "SELECT 1 FROM chain WHERE number = (SELECT coalesce(max(number), 0) FROM audit)
-         AND (number = 0 OR hash = (SELECT audit.hash FROM audit WHERE audit.number = chain.number))",
-        &[],
-    )?;
-    if !follows {
+    let differing = "SELECT coalesce(chains.chain, ends.chain) FROM chains FULL JOIN
+            (SELECT chain, max(number) AS number FROM audit GROUP BY chain) AS ends USING (chain)
+        WHERE chains.number IS DISTINCT FROM coalesce(ends.number, 0)
+            OR (chains.number > 0 AND NOT EXISTS (SELECT 1 FROM audit WHERE audit.chain = chains.chain
+                AND audit.number = chains.number AND audit.hash = chains.hash))
+        UNION SELECT missing.chain FROM generate_series(1, (SELECT max(chain) FROM chains)) AS missing (chain)
+        WHERE missing.chain NOT IN (SELECT chain FROM chains) ORDER BY 1";
+    for chain in tables.rows(differing, &[], |row| row.get::<u64>(0))? {
         problems.add(|| {
-            "the audit chain would not go on behind its newest line: the table chain was changed"
-                .to_owned()
+            format!("audit chain {chain} would not go on behind its newest line: it was cut off, or the table chains was changed")
         });
     }
     let behind = "SELECT rooms.room FROM rooms JOIN events ON events.room = rooms.room
@@ -95,19 +96,23 @@ fn shared(tables: &dyn Sql, problems: &mut ProblemList) -> SqlResult<()> {
     Ok(())
 }
 
-/// Checks each line of the chain against the one before, and its record against it.
+/// Checks each line of a chain against the one before, and its record against it.
 fn lines(
     tables: &dyn Sql,
-    expected: Option<&str>,
+    noted_heads: &[&str],
     checked: &mut StoreCheck,
     problems: &mut ProblemList,
 ) -> SqlResult<()> {
-    let expected = expected.map(|expected| expected.trim().to_lowercase());
-    let (mut head, mut is_in_chain) = (ChainHead::default(), false);
-    let columns = read::columns(tables.engine());
+    let mut noted_heads: Vec<String> =
+        noted_heads.iter().map(|hash| hash.trim().to_lowercase()).collect();
+    let (mut chain, mut head) = (1, ChainHead::default());
+    let engine = tables.engine();
+    let (columns, chain_column) = (read::columns(engine), engine.chain("audit"));
+    let record_of_line = engine.record_of_line();
     let all = format!(
         "SELECT audit.number, audit.room, audit.seq, audit.at, audit.record, audit.hash,
-         events.number IS NOT NULL, events.room, events.kind, {columns} FROM audit LEFT JOIN events USING (number) ORDER BY audit.number"
+         events.number IS NOT NULL, events.room, events.kind, {chain_column} AS chain, {columns}
+         FROM audit LEFT JOIN events ON {record_of_line} ORDER BY chain, audit.number"
     );
     let mut removed = RemovedRuns { tables, known: BTreeMap::new() };
     tables.each(&all, &[], |row| {
@@ -115,88 +120,98 @@ fn lines(
         let (room, record): (String, Vec<u8>) = (row.get(1)?, row.get(4)?);
         let (seq, at): (u64, u64) = (row.get(2)?, row.get(3)?);
         let hash: Vec<u8> = row.get(5)?;
+        let of_chain: u64 = row.get(9)?;
+        if of_chain != chain {
+            checked.heads.extend((head.number > 0).then(|| hex(&head.hash)));
+            (chain, head) = (of_chain, ChainHead::default());
+        }
+        // A store with one writing process has one chain, which needs no number.
+        let the_chain = match chain {
+            1 => "the audit chain".to_owned(),
+            other => format!("audit chain {other}"),
+        };
         // The hash of a line after a gap cannot be verified, so only the gap is reported.
         if number != head.number + 1 {
-            problems.add(|| {
-                format!(
-                    "lines {} to {} of the audit chain are missing",
-                    head.number + 1,
-                    number.saturating_sub(1)
-                )
-            });
+            let (first, last) = (head.number + 1, number.saturating_sub(1));
+            problems.add(|| format!("lines {first} to {last} of {the_chain} are missing"));
         } else {
             let next =
                 <[u8; 32]>::try_from(&record[..]).map(|record| head.next(&room, seq, at, &record));
             if next.map_or(true, |next| next.hash[..] != hash[..]) {
-                problems.add(|| {
-                    format!("line {number} of the audit chain was changed, or one before it")
-                });
+                problems
+                    .add(|| format!("line {number} of {the_chain} was changed, or one before it"));
             }
         }
         // Continues with the stored hash, so that one changed line is reported only once.
         head = ChainHead { number, hash: <[u8; 32]>::try_from(&hash[..]).unwrap_or_default() };
-        is_in_chain |= expected.as_deref().is_some_and(|expected| hex(&hash) == expected);
+        noted_heads.retain(|noted_head| *noted_head != hex(&hash));
         if !row.get::<bool>(6)? {
             // Retention removes records but keeps their lines.
-            if !removed.is(&room, number)? {
-                problems.add(|| format!("record {seq} of room {room} (line {number} of the audit chain) was taken out"));
+            if !removed.is(&room, chain, number)? {
+                problems.add(|| {
+                    format!("record {seq} of room {room} (line {number} of {the_chain}) was taken out")
+                });
             }
             return Ok(());
         }
-        let (event, stored) = read::row(row, 9)?;
+        let (event, stored) = read::row(row, 10)?;
         let is_same = row.get::<String>(7)? == room
             && event.seq == seq
             && event.at == at
             && row.get::<String>(8)? == event.kind();
         if !is_same || event.hash(&room)[..] != record[..] || stored != record {
-            problems.add(|| format!("record {seq} of room {room} (line {number} of the audit chain) is not what was written"));
+            problems.add(|| {
+                format!("record {seq} of room {room} (line {number} of {the_chain}) is not what was written")
+            });
         }
         checked.records += 1;
         Ok(())
     })?;
-    checked.head = (head.number > 0).then(|| hex(&head.hash));
-    if let Some(expected) = expected.filter(|_| !is_in_chain) {
-        problems.add(|| format!("the hash {expected} is not in the audit chain: what was written up to it was changed or taken out"));
+    checked.heads.extend((head.number > 0).then(|| hex(&head.hash)));
+    for hash in noted_heads {
+        problems.add(|| format!("the hash {hash} is not in the audit chain: what was written up to it was changed or taken out"));
     }
     Ok(())
 }
 
-/// The runs that retention removed, each queried once.
+/// The runs that retention removed, each queried once for each chain.
 struct RemovedRuns<'a> {
     tables: &'a dyn Sql,
-    known: BTreeMap<String, i64>,
+    known: BTreeMap<(String, u64), i64>,
 }
 
 impl RemovedRuns<'_> {
-    fn is(&mut self, room: &str, number: u64) -> SqlResult<bool> {
+    fn is(&mut self, room: &str, chain: u64, number: u64) -> SqlResult<bool> {
         let run = room.split('/').next().unwrap_or(room);
-        if !self.known.contains_key(run) {
-            let last = "SELECT last FROM removed WHERE run = ?1";
-            let last = self.tables.first(last, &[run.into()], |row| row.get(0))?;
-            self.known.insert(run.to_owned(), last.unwrap_or(0));
+        let key = (run.to_owned(), chain);
+        if !self.known.contains_key(&key) {
+            let of_chain = self.tables.engine().chain("removed");
+            let last = format!("SELECT last FROM removed WHERE run = ?1 AND {of_chain} = ?2");
+            let last = self.tables.first(&last, &[run.into(), chain.into()], |row| row.get(0))?;
+            self.known.insert(key.clone(), last.unwrap_or(0));
         }
-        Ok(self.known.get(run).is_some_and(|last| number.cast_signed() <= *last))
+        Ok(self.known.get(&key).is_some_and(|last| number.cast_signed() <= *last))
     }
 }
 
 /// Reports rows without an owner.
 fn loose(tables: &dyn Sql, problems: &mut ProblemList) -> SqlResult<()> {
-    tables.each(
+    let record_of_line = tables.engine().record_of_line();
+    let all = format!(
         "SELECT 'record ' || seq || ' of room ' || room || ' is not in the audit chain' FROM events
-         WHERE NOT EXISTS (SELECT 1 FROM audit WHERE audit.number = events.number)
+         WHERE NOT EXISTS (SELECT 1 FROM audit WHERE {record_of_line})
          UNION ALL SELECT 'records of room ' || room || ' belong to no room of the list' FROM
          (SELECT DISTINCT room FROM events WHERE room NOT IN (SELECT room FROM rooms)) AS unlisted
          UNION ALL SELECT 'room ' || room || ' is not in the list, and something is noted as what it waits for' FROM
          (SELECT room FROM waits UNION SELECT room FROM timers) AS waiting WHERE room NOT IN (SELECT room FROM rooms)
          UNION ALL SELECT 'room ' || room || ' belongs to a run that is not in the list' FROM rooms
-         WHERE run NOT IN (SELECT room FROM rooms AS root WHERE root.parent IS NULL)",
-        &[],
-        |row| {
-            let what = row.get(0)?;
-            problems.add(|| what);
-            Ok(())
-        },
-    )
+         WHERE run NOT IN (SELECT room FROM rooms AS root WHERE root.parent IS NULL)"
+    );
+    tables.each(&all, &[], |row| {
+        let what = row.get(0)?;
+        problems.add(|| what);
+        Ok(())
+    })
 }
 
 /// Checks that each room has its noted number of records, without a gap.
@@ -226,7 +241,7 @@ fn blobs(tables: &dyn Sql, checked: &mut StoreCheck, problems: &mut ProblemList)
         Ok((row.get::<String>(0)?, row.get::<u64>(1)?))
     })?;
     let stored: HashSet<&str> = all.iter().map(|(sha256, _)| sha256.as_str()).collect();
-    let parts = "SELECT room, seq, parts FROM events WHERE parts IS NOT NULL ORDER BY number";
+    let parts = "SELECT room, seq, parts FROM events WHERE parts IS NOT NULL ORDER BY room, seq";
     tables.each(parts, &[], |row| {
         // Parts that are no such JSON are not what was written, which another check reports.
         let parts: BTreeMap<String, String> =

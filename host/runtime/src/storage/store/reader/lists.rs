@@ -300,20 +300,28 @@ pub(super) fn approvals(reader: &StoreReader, run: Option<&RoomId>) -> SqlResult
     Ok(waits)
 }
 
-pub(super) fn audit(tables: &dyn Sql, first: u64, most: usize) -> SqlResult<Vec<AuditRow>> {
-    let columns = read::columns(tables.engine());
+pub(super) fn audit(
+    tables: &dyn Sql,
+    of_chain: u64,
+    first: u64,
+    most: usize,
+) -> SqlResult<Vec<AuditRow>> {
+    let engine = tables.engine();
+    let (columns, chain_column) = (read::columns(engine), engine.chain("audit"));
+    let record_of_line = engine.record_of_line();
     let lines = format!(
-        "SELECT audit.number, audit.room, audit.seq, audit.at, audit.hash, {columns} FROM audit LEFT JOIN events USING (number)
-         WHERE audit.number >= ?1 ORDER BY audit.number LIMIT ?2"
+        "SELECT audit.number, audit.room, audit.seq, audit.at, audit.hash, {columns} FROM audit LEFT JOIN events ON {record_of_line}
+         WHERE {chain_column} = ?3 AND audit.number >= ?1 ORDER BY audit.number LIMIT ?2"
     );
-    let first = i64::try_from(first).unwrap_or(i64::MAX);
-    let most = i64::try_from(most).unwrap_or(i64::MAX);
-    tables.rows(&lines, &[first.into(), most.into()], |row| {
+    let limited = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let values = [limited(first), i64::try_from(most).unwrap_or(i64::MAX), limited(of_chain)];
+    tables.rows(&lines, &values.map(Into::into), |row| {
         let is_there = row.get::<Option<u64>>(5)?.is_some();
         // A record that cannot be parsed is omitted here; `verify` reports it.
         let record =
             if is_there { read::parsed(tables, &read::row(row, 5)?.0)?.ok() } else { None };
         Ok(AuditRow {
+            chain: of_chain,
             number: row.get(0)?,
             room: RoomId::from(row.get::<String>(1)?),
             seq: row.get(2)?,

@@ -50,6 +50,19 @@ pub(super) struct NewTimer {
     pub(super) since: i64,
 }
 
+#[cfg(feature = "postgres")]
+impl PendingChanges<'_> {
+    pub(super) fn is_empty(&self) -> bool {
+        let Self { is_over, calls_over, timers_over, waits_over, waits, timers } = self;
+        !is_over
+            && calls_over.is_empty()
+            && timers_over.is_empty()
+            && waits_over.is_empty()
+            && waits.is_empty()
+            && timers.is_empty()
+    }
+}
+
 impl PendingWorkRows {
     pub(super) fn add(&mut self, write: &Write) {
         let since = write.rows.last().map_or(0, |row| row.at);

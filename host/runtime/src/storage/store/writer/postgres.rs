@@ -1,5 +1,5 @@
 //! PostgreSQL as the committing engine: many hosts write, each to the runs that it owns. A group is
-//! one statement, which the server commits as a whole and which may be sent again.
+//! one statement, which the server commits as a whole or not at all, and which may be sent again.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -21,8 +21,10 @@ use crate::storage::store::postgres::{
 use crate::storage::store::record::{EventRow, StoredBytes};
 use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
 use crate::support::fail_points::kill_point;
-use group::GroupCall;
+use chain::HostChain;
+use group::{GroupCall, Sent};
 
+mod chain;
 mod group;
 mod retention;
 #[cfg(test)]
@@ -44,6 +46,7 @@ pub(in crate::storage::store) struct PostgresEngine {
     folder: Option<BlobFolder>,
     /// Digests of blobs that this host has stored, whose bytes are not sent again.
     known: HashSet<String>,
+    chain: HostChain,
 }
 
 impl PostgresEngine {
@@ -55,7 +58,8 @@ impl PostgresEngine {
         let mut session = Session::open(address)?;
         let folder = session.retry(|link| join_blob_folder(link, address))?;
         let lease = Some(Lease::begin(address, &entry)?);
-        Ok(Self { session, lease, entry, folder, known: HashSet::new() })
+        let (known, chain) = (HashSet::new(), HostChain::default());
+        Ok(Self { session, lease, entry, folder, known, chain })
     }
 
     /// The same, which stops waiting for the database when its store has closed.
@@ -63,39 +67,53 @@ impl PostgresEngine {
         Self { session: self.session.with_close(close), ..self }
     }
 
-    /// Sends a group until its outcome is known. Returns the refused writes.
-    fn send(&mut self, call: &GroupCall<'_>) -> SqlResult<Vec<(usize, Refusal)>> {
-        let mut sent = Instant::now();
+    /// Sends a group until its outcome is known. Returns whether it was committed; otherwise one of
+    /// its writes is refused.
+    fn send(&mut self, call: &GroupCall<'_>) -> SqlResult<bool> {
         let mut attempts = 0;
-        let refused = loop {
+        while !call.is_empty() {
             self.store_files(call)?;
-            let (entry, known) = (&self.entry, &self.known);
+            let (entry, known, chain) = (&self.entry, &self.known, &mut self.chain);
             kill_point!("before-commit");
-            let answer = self.session.retry(|link| {
-                sent = Instant::now();
-                call.send(link, known, entry)
-            })?;
+            let result = self.session.retry(|link| call.send(link, known, chain, entry))?;
             kill_point!("after-commit");
-            match answer {
-                Some(refused) => break refused,
+            match result {
+                Sent::Committed => return Ok(true),
+                Sent::Refused => return Ok(false),
                 // Retention of another host removed a blob that this one has stored.
-                None if attempts < RESENDS => {
+                Sent::BlobMissing if attempts < RESENDS => {
                     attempts += 1;
                     self.known.clear();
                 }
                 // Only an attachment whose bytes this host no longer has is still missing.
-                None => {
+                Sent::BlobMissing => {
                     let what = "a record refers to an attachment that retention has removed";
                     return Err(SqlError::new(SqlErrorKind::Constraint, what));
                 }
             }
-        };
-        // By this process's own clock: whatever the answer, the lease may have ended meanwhile.
-        let age = Millis(u64::try_from(sent.elapsed().as_millis()).unwrap_or(u64::MAX));
-        if LeaseClock::renewed_by_request_at(Millis(0)).may_start_effects(age) {
-            return Ok(refused);
         }
-        self.confirmed(call, refused)
+        Ok(true)
+    }
+
+    /// Sends each write of a group alone, so that the others are not refused with one. Returns the
+    /// refused ones. Those that an earlier attempt of the group stored are not.
+    fn send_one_by_one(&mut self, group: &CommitGroup<'_>) -> SqlResult<Vec<(usize, Refusal)>> {
+        let mut refused = Vec::new();
+        let (blobs, references) = (group.blobs, group.references);
+        let blobs = CommitGroup { blobs, references, ..CommitGroup::default() };
+        self.send(&GroupCall::of(&blobs))?;
+        for (index, write) in group.writes.iter().enumerate() {
+            let single = CommitGroup { writes: vec![write], ..CommitGroup::default() };
+            let call = GroupCall::of(&single);
+            if let ([row], false) = (&call.writes[..], self.send(&call)?) {
+                let refusal = self.session.retry(|link| row.refusal(link))?;
+                refused.extend(refusal.map(|refusal| (index, refusal)));
+            }
+        }
+        // Released last, because another host then takes the runs.
+        let claims = CommitGroup { claims: group.claims.clone(), ..CommitGroup::default() };
+        self.send(&GroupCall::of(&claims))?;
+        Ok(refused)
     }
 
     /// Writes the large blobs of a group into the shared folder, each with its row. They are durable
@@ -146,8 +164,8 @@ impl PostgresEngine {
             let (room, epoch): (String, i64) = (row.try_get(0)?, row.try_get(1)?);
             for write in call.writes.iter().filter(|write| write.room == room) {
                 let is_known = refused.iter().any(|(index, _)| *index == write.index);
+                let epoch = epoch.cast_unsigned();
                 if epoch > write.epoch && !is_known {
-                    let epoch = epoch.cast_unsigned();
                     refused.push((write.index, Refusal::Fenced { epoch }));
                 }
             }
@@ -163,7 +181,16 @@ impl Engine for PostgresEngine {
             return Ok(Committed::default());
         }
         self.hold(group.blobs)?;
-        let refused = self.send(&call)?;
+        let began = Instant::now();
+        let mut refused = Vec::new();
+        if !self.send(&call)? {
+            refused = self.send_one_by_one(group)?;
+        }
+        // By this process's own clock: whatever the answer, the lease may have ended meanwhile.
+        let age = Millis(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX));
+        if !LeaseClock::renewed_by_request_at(Millis(0)).may_start_effects(age) {
+            refused = self.confirmed(&call, refused)?;
+        }
         if self.known.len() > KNOWN {
             self.known.clear();
         }
@@ -172,13 +199,14 @@ impl Engine for PostgresEngine {
     }
 
     fn take(&mut self, room: &RoomId, now: Millis) -> SqlResult<Taken> {
-        let entry = &self.entry;
+        let (entry, chain) = (&self.entry, &mut self.chain);
         self.session.retry(|link| {
-            link.batch("BEGIN")?;
-            let result = take(link, (room, now), entry)?;
-            let is_owned = matches!(result, Taken::Owned { .. });
-            link.batch(if is_owned { "COMMIT" } else { "ROLLBACK" })?;
-            Ok(result)
+            let result = take_in_transaction(link, (room, now), entry, chain);
+            // The line of the take-over counts with its transaction.
+            if result.is_err() {
+                chain.forget();
+            }
+            result
         })
     }
 
@@ -266,8 +294,26 @@ impl Engine for PostgresEngine {
     }
 }
 
+fn take_in_transaction(
+    link: &Link,
+    (room, now): (&RoomId, Millis),
+    entry: &HostEntry,
+    chain: &mut HostChain,
+) -> SqlResult<Taken> {
+    link.batch("BEGIN")?;
+    let result = take(link, (room, now), entry, chain)?;
+    let is_owned = matches!(result, Taken::Owned { .. });
+    link.batch(if is_owned { "COMMIT" } else { "ROLLBACK" })?;
+    Ok(result)
+}
+
 /// Takes a room within a transaction. A child room belongs to whoever has its run.
-fn take(link: &Link, (room, now): (&RoomId, Millis), entry: &HostEntry) -> SqlResult<Taken> {
+fn take(
+    link: &Link,
+    (room, now): (&RoomId, Millis),
+    entry: &HostEntry,
+    chain: &mut HostChain,
+) -> SqlResult<Taken> {
     let run = room.run();
     let is_root = run == *room;
     let mine = "SELECT epoch FROM rooms WHERE room = ?1 AND host = ?2 FOR NO KEY UPDATE";
@@ -316,8 +362,7 @@ fn take(link: &Link, (room, now): (&RoomId, Millis), entry: &HostEntry) -> SqlRe
         owned.push((room, row));
     }
     let call = GroupCall::of_take_over(&owned);
-    let refused = call.send(link, &HashSet::new(), entry)?;
-    if refused.is_none_or(|refused| !refused.is_empty()) {
+    if call.send(link, &HashSet::new(), chain, entry)? != Sent::Committed {
         let what = "the record of a take-over was refused";
         return Err(SqlError::new(SqlErrorKind::Conflict, what));
     }

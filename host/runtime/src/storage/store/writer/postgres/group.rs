@@ -7,7 +7,9 @@ use conclave_core::journal::ownership::{AfterUnknown, RoomHead};
 use conclave_core::types::ids::RoomId;
 use serde::Serialize;
 
+use super::chain::HostChain;
 use super::{CommitGroup, EventRow, HostEntry, Link, Refusal, SqlResult, StoredBytes, Write};
+use crate::storage::store::chain::ChainHead;
 use crate::storage::store::postgres::{
     UNSAFE, check_durability, noting_unsafe_commits, without_nul,
 };
@@ -17,8 +19,8 @@ use crate::storage::store::writer::pending_work::{PendingChanges, PendingWorkRow
 use crate::storage::store::writer::queue::RoomWriting;
 
 const COMMIT: &str =
-    "SELECT refused, next_seq, room_epoch, place_epoch FROM commit_group(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10,
-    ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
+    "SELECT commit_group(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,
+    ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29)";
 
 /// The parameters of the function.
 #[derive(Default)]
@@ -26,8 +28,9 @@ pub(super) struct GroupCall<'a> {
     pub(super) blobs: Vec<&'a StoredBytes>,
     /// The digests of attachments that are stored already, and to which the records refer.
     references: &'a [String],
+    /// In the order in which all hosts lock rooms: by run, then by room.
     pub(super) writes: Vec<WriteRow>,
-    writes_json: String,
+    /// In the order of their lines in the chain.
     events: EventColumns<'a>,
     released: Vec<&'a str>,
     released_epoch: Vec<i64>,
@@ -36,7 +39,6 @@ pub(super) struct GroupCall<'a> {
 /// The rows of `events` by column.
 #[derive(Default)]
 struct EventColumns<'a> {
-    write: Vec<i64>,
     room: Vec<&'a str>,
     seq: Vec<i64>,
     at: Vec<i64>,
@@ -49,22 +51,26 @@ struct EventColumns<'a> {
     epoch: Vec<i64>,
 }
 
-/// A write to a room, as the function reads it. Absent columns stay as they are.
-#[derive(Clone, Debug, Default, Serialize)]
+/// A write to a room. Absent columns stay as they are.
+#[derive(Clone, Debug, Default)]
 pub(super) struct WriteRow {
     /// The index in the group.
     pub(super) index: usize,
     pub(super) room: String,
-    pub(super) epoch: i64,
+    pub(super) epoch: u64,
     first: i64,
     /// The number of records of the room afterwards.
     next: i64,
-    /// The place of the last record among the group's, from 1.
-    last_event: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    last_hash: Hash,
     at: Option<i64>,
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
     usage: Option<UsageColumns>,
+    /// [`RoomChanges`] in JSON, unless there are none.
+    changes: Option<String>,
+}
+
+/// What few writes change of a room.
+#[derive(Serialize)]
+struct RoomChanges<'a> {
     /// The columns that are set with the first record, or with that of another run.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     origin: Option<OriginColumns>,
@@ -77,12 +83,21 @@ pub(super) struct WriteRow {
     status: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// What it changes in the room's pending work, in JSON.
-    #[serde(flatten)]
-    pending: serde_json::Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pending: Option<&'a PendingChanges<'a>>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+/// The result of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    Committed,
+    /// Nothing is committed, because the database refuses one of the writes.
+    Refused,
+    /// Nothing is committed, because the bytes of a known blob are needed.
+    BlobMissing,
+}
+
+#[derive(Clone, Debug)]
 struct UsageColumns {
     turns: i64,
     tokens: i64,
@@ -90,7 +105,7 @@ struct UsageColumns {
     spent: String,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Serialize)]
 struct OriginColumns {
     started: i64,
     principal: String,
@@ -113,9 +128,11 @@ impl<'a> GroupCall<'a> {
             if write.rows.is_empty() {
                 continue;
             }
-            call.add_rows(index, &write.writing.room, &write.rows);
-            call.writes.push(WriteRow::of(index, write, call.events.seq.len()));
+            let last_hash = call.add_rows(&write.writing.room, &write.rows);
+            call.writes.push(WriteRow::of(index, write, last_hash));
         }
+        // Writes to one room stay in their order.
+        call.writes.sort_by(|one, other| one.lock_order().cmp(&other.lock_order()));
         let parts = group.writes.iter().flat_map(|write| &write.parts);
         let mut sent = HashSet::new();
         call.blobs =
@@ -126,32 +143,27 @@ impl<'a> GroupCall<'a> {
             call.released.push(writing.room.as_str());
             call.released_epoch.push(writing.epoch().cast_signed());
         }
-        call.with_json()
+        call
     }
 
-    /// The records of a take-over, which change nothing else of their rooms.
+    /// The records of a take-over, which change nothing else of their rooms. A root room comes before
+    /// its child room.
     pub(super) fn of_take_over(owned: &'a [(&'a RoomId, EventRow)]) -> Self {
         let mut call = Self::default();
         for (index, (room, row)) in owned.iter().enumerate() {
-            call.add_rows(index, room, std::slice::from_ref(row));
-            let seq = row.seq.cast_signed();
+            let last_hash = call.add_rows(room, std::slice::from_ref(row));
+            let first = row.seq.cast_signed();
             call.writes.push(WriteRow {
                 index,
                 room: room.to_string(),
-                epoch: row.epoch.cast_signed(),
-                first: seq,
-                next: seq + 1,
-                last_event: index + 1,
-                pending: to_json(&PendingChanges::default()),
+                epoch: row.epoch,
+                first,
+                next: first + 1,
+                last_hash,
                 ..WriteRow::default()
             });
         }
-        call.with_json()
-    }
-
-    fn with_json(mut self) -> Self {
-        self.writes_json = serde_json::to_string(&self.writes).unwrap_or_default();
-        self
+        call
     }
 
     /// Whether the group changes nothing.
@@ -159,7 +171,8 @@ impl<'a> GroupCall<'a> {
         self.blobs.is_empty() && self.writes.is_empty() && self.released.is_empty()
     }
 
-    fn add_rows(&mut self, index: usize, room: &'a RoomId, rows: &'a [EventRow]) {
+    /// Adds the records of a write, and returns the hash of the last one.
+    fn add_rows(&mut self, room: &'a RoomId, rows: &'a [EventRow]) -> Hash {
         let events = &mut self.events;
         for row in rows {
             let principal = without_nul(&row.principal);
@@ -172,7 +185,6 @@ impl<'a> GroupCall<'a> {
                 }
             });
             events.principal.push(principal);
-            events.write.push(i64::try_from(index).unwrap_or(i64::MAX));
             events.room.push(room.as_str());
             events.seq.push(row.seq.cast_signed());
             events.at.push(row.at.cast_signed());
@@ -182,136 +194,196 @@ impl<'a> GroupCall<'a> {
             events.parts.push(row.parts.as_deref());
             events.epoch.push(row.epoch.cast_signed());
         }
+        events.hash.last().copied().unwrap_or_default()
     }
 
-    /// Calls the function. Returns the refused writes; `None` if a blob is gone
-    /// whose bytes were not sent.
+    /// Calls the function. The new lines of the chain are those that follow its newest one.
     pub(super) fn send(
         &self,
         link: &Link,
         known: &HashSet<String>,
+        chain: &mut HostChain,
         entry: &HostEntry,
-    ) -> SqlResult<Option<Vec<(usize, Refusal)>>> {
+    ) -> SqlResult<Sent> {
         let sent = self.blobs.iter().map(|blob| {
             let bytes = (!known.contains(&blob.sha256)).then_some(&blob.bytes[..]);
             (blob.sha256.as_str(), bytes)
         });
         let stored = self.references.iter().map(|sha256| (sha256.as_str(), None));
         let (digests, bytes): (Vec<&str>, Vec<Option<&[u8]>>) = sent.chain(stored).unzip();
-        let EventColumns { write, room, seq, at, kind, principal, rules, body, parts, hash, epoch } =
-            &self.events;
-        let hash: Vec<&[u8]> = hash.iter().map(|hash| &hash[..]).collect();
-        let rows = link.rows(
+        let events = &self.events;
+        // A group without records needs no chain.
+        let has_records = !events.seq.is_empty();
+        let (number, last) =
+            if has_records { chain.head(link, entry)? } else { (0, ChainHead::default()) };
+        let lines = events.lines(last);
+        let hashes: Vec<&[u8]> = events.hash.iter().map(|hash| &hash[..]).collect();
+        let line_hashes: Vec<&[u8]> = lines.iter().map(|line| &line.hash[..]).collect();
+        let writes = &self.writes;
+        let usage = |of: fn(&UsageColumns) -> i64| -> Vec<Option<i64>> {
+            writes.iter().map(|write| write.usage.as_ref().map(of)).collect()
+        };
+        let result = link.rows(
             &noting_unsafe_commits(link, COMMIT),
             &[
                 &digests,
                 &bytes,
-                &self.writes_json,
-                write,
-                room,
-                seq,
-                at,
-                kind,
-                principal,
-                rules,
-                body,
-                parts,
-                &hash,
-                epoch,
+                &writes.iter().map(|write| write.room.as_str()).collect::<Vec<_>>(),
+                &writes.iter().map(|write| write.epoch.cast_signed()).collect::<Vec<_>>(),
+                &writes.iter().map(|write| write.first).collect::<Vec<_>>(),
+                &writes.iter().map(|write| write.next).collect::<Vec<_>>(),
+                &writes.iter().map(|write| write.at).collect::<Vec<_>>(),
+                &usage(|usage| usage.turns),
+                &usage(|usage| usage.tokens),
+                &usage(|usage| usage.cost),
+                &writes.iter().map(WriteRow::spent).collect::<Vec<_>>(),
+                &writes.iter().map(|write| write.changes.as_deref()).collect::<Vec<_>>(),
+                &events.room,
+                &events.seq,
+                &events.at,
+                &events.kind,
+                &events.principal,
+                &events.rules,
+                &events.body,
+                &events.parts,
+                &hashes,
+                &events.epoch,
+                &line_hashes,
+                &number,
+                &last.number.cast_signed(),
+                &&last.hash[..],
                 &self.released,
                 &self.released_epoch,
                 &entry.host,
             ],
-        )?;
-        let mut refused = Vec::new();
-        for row in rows {
-            let Some(index) = row.try_get::<_, Option<i64>>(0)? else { return Ok(None) };
-            if index == UNSAFE {
-                check_durability(link)?;
-                let what = "the settings of the server were changed during a commit";
-                return Err(SqlError::new(SqlErrorKind::Unsafe, what));
-            }
-            let own = self.writes.iter().find(|write| write.index as i64 == index);
-            let own = own.map_or(0, |write| write.epoch.cast_unsigned());
-            let (next, epoch, in_place): (i64, Option<i64>, Option<i64>) =
-                (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
-            let epoch = epoch.unwrap_or(0).cast_unsigned();
-            let head = RoomHead { epoch, in_place: in_place.map(i64::cast_unsigned) };
-            let refusal = match AfterUnknown::of(head, own) {
-                // An earlier attempt of this call stored the records.
-                AfterUnknown::Stored => continue,
-                AfterUnknown::Stop if epoch != own => Refusal::Fenced { epoch },
-                AfterUnknown::Stop | AfterUnknown::AppendAgain => {
-                    Refusal::Behind { next: next.cast_unsigned() }
+        );
+        match result {
+            Ok(rows) => {
+                chain.went_on(lines.last().copied());
+                if rows.iter().any(|row| row.get::<_, i64>(0) == UNSAFE) {
+                    check_durability(link)?;
+                    let what = "the settings of the server were changed during a commit";
+                    return Err(SqlError::new(SqlErrorKind::Unsafe, what));
                 }
-            };
-            let index = usize::try_from(index).map_err(|_| {
-                SqlError::new(SqlErrorKind::Other, "the database refused an unknown write")
-            })?;
-            refused.push((index, refusal));
+                Ok(Sent::Committed)
+            }
+            Err(error) => {
+                chain.forget();
+                match error.kind {
+                    SqlErrorKind::WriteRefused => Ok(Sent::Refused),
+                    SqlErrorKind::BlobMissing => Ok(Sent::BlobMissing),
+                    _ => Err(error),
+                }
+            }
         }
-        Ok(Some(refused))
+    }
+}
+
+impl EventColumns<'_> {
+    /// The lines of the records behind the newest line of a chain.
+    fn lines(&self, last: ChainHead) -> Vec<ChainHead> {
+        let mut head = last;
+        let line = |index: usize| {
+            let (seq, at) = (self.seq[index].cast_unsigned(), self.at[index].cast_unsigned());
+            head = head.next(self.room[index], seq, at, &self.hash[index]);
+            head
+        };
+        (0..self.seq.len()).map(line).collect()
     }
 }
 
 impl WriteRow {
-    fn of(index: usize, write: &Write, last_event: usize) -> Self {
+    fn of(index: usize, write: &Write, last_hash: Hash) -> Self {
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        let text = |text: &str| without_nul(text).into_owned();
         let (first, last) = (&write.rows[0], &write.rows[write.rows.len() - 1]);
-        let begins = write.begins.then(|| {
-            let first = write.rows.iter().find(|row| row.kind() == "run-started").unwrap_or(last);
-            first.at.cast_signed()
-        });
-        let origin = (first.seq == 0 || write.begins).then(|| {
-            let (front, new_room) = (write.front.clone().unwrap_or_default(), &write.new_room);
-            OriginColumns {
-                started: first.at.cast_signed(),
-                principal: text(&last.principal),
-                entry: text(&front.entry),
-                agents: if front.agents.is_empty() { "[]".to_owned() } else { text(&front.agents) },
-                text: text(&front.text),
-                durability: new_room.durability,
-                config: new_room.config.as_deref().map(text),
-                command: text(&new_room.command),
-                locked: new_room.locked.into(),
-                approvals: text(&new_room.approvals),
-                questions: text(&new_room.questions),
-                pool: new_room.pool.as_deref().map(text),
-            }
-        });
-        let mut pending = PendingWorkRows::default();
-        pending.add(write);
-        let mut changes = pending.changes();
-        let targets: Vec<Cow<'_, str>> =
-            changes.waits.iter().map(|wait| without_nul(wait.target)).collect();
-        for (wait, target) in changes.waits.iter_mut().zip(&targets) {
-            wait.target = target;
-        }
+        let usage = UsageColumns {
+            turns: number(write.spent.turns),
+            tokens: number(write.spent.tokens),
+            cost: number(write.spent.cost_micro_usd),
+            spent: serde_json::to_string(&write.spent).unwrap_or_default(),
+        };
         Self {
             index,
             room: write.writing.room.to_string(),
-            epoch: last.epoch.cast_signed(),
+            epoch: last.epoch,
             first: first.seq.cast_signed(),
             next: last.seq.cast_signed() + 1,
-            last_event,
+            last_hash,
             at: Some(last.at.cast_signed()),
-            usage: Some(UsageColumns {
-                turns: number(write.spent.turns),
-                tokens: number(write.spent.tokens),
-                cost: number(write.spent.cost_micro_usd),
-                spent: serde_json::to_string(&write.spent).unwrap_or_default(),
-            }),
-            origin,
-            inbound: write.inbound.as_deref().map(text),
-            begins,
-            status: write.outcome.as_ref().map(|outcome| outcome.status.as_str()),
-            reason: write.outcome.as_ref().map(|outcome| text(&outcome.reason)),
-            pending: to_json(&changes),
+            usage: Some(usage),
+            changes: changes(write),
         }
+    }
+
+    fn lock_order(&self) -> (&str, &str) {
+        (self.room.split('/').next().unwrap_or(&self.room), &self.room)
+    }
+
+    fn spent(&self) -> Option<&str> {
+        self.usage.as_ref().map(|usage| usage.spent.as_str())
+    }
+
+    /// The reason why the database refuses this write; `None` if an earlier attempt stored it.
+    pub(super) fn refusal(&self, link: &Link) -> SqlResult<Option<Refusal>> {
+        let row = link.row(
+            "SELECT next_seq, run_epoch, place_epoch FROM room_head(?1, ?2, ?3, ?4)",
+            &[&self.room, &self.first, &(self.next - 1), &&self.last_hash[..]],
+        )?;
+        let (next, epoch, in_place): (i64, Option<i64>, Option<i64>) =
+            (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        let epoch = epoch.unwrap_or(0).cast_unsigned();
+        let head = RoomHead { epoch, in_place: in_place.map(i64::cast_unsigned) };
+        Ok(match AfterUnknown::of(head, self.epoch) {
+            AfterUnknown::Stored => None,
+            AfterUnknown::Stop if epoch != self.epoch => Some(Refusal::Fenced { epoch }),
+            AfterUnknown::Stop | AfterUnknown::AppendAgain => {
+                Some(Refusal::Behind { next: next.cast_unsigned() })
+            }
+        })
     }
 }
 
-fn to_json(changes: &PendingChanges<'_>) -> serde_json::Value {
-    serde_json::to_value(changes).unwrap_or_default()
+/// What a write changes of its room beside its records and usage, in JSON.
+fn changes(write: &Write) -> Option<String> {
+    let text = |text: &str| without_nul(text).into_owned();
+    let (first, last) = (&write.rows[0], &write.rows[write.rows.len() - 1]);
+    let begins = write.begins.then(|| {
+        let first = write.rows.iter().find(|row| row.kind() == "run-started").unwrap_or(last);
+        first.at.cast_signed()
+    });
+    let origin = (first.seq == 0 || write.begins).then(|| {
+        let (front, new_room) = (write.front.clone().unwrap_or_default(), &write.new_room);
+        OriginColumns {
+            started: first.at.cast_signed(),
+            principal: text(&last.principal),
+            entry: text(&front.entry),
+            agents: if front.agents.is_empty() { "[]".to_owned() } else { text(&front.agents) },
+            text: text(&front.text),
+            durability: new_room.durability,
+            config: new_room.config.as_deref().map(text),
+            command: text(&new_room.command),
+            locked: new_room.locked.into(),
+            approvals: text(&new_room.approvals),
+            questions: text(&new_room.questions),
+            pool: new_room.pool.as_deref().map(text),
+        }
+    });
+    let mut pending = PendingWorkRows::default();
+    pending.add(write);
+    let mut pending = pending.changes();
+    let targets: Vec<Cow<'_, str>> =
+        pending.waits.iter().map(|wait| without_nul(wait.target)).collect();
+    for (wait, target) in pending.waits.iter_mut().zip(&targets) {
+        wait.target = target;
+    }
+    let changes = RoomChanges {
+        origin,
+        inbound: write.inbound.as_deref().map(text),
+        begins,
+        status: write.outcome.as_ref().map(|outcome| outcome.status.as_str()),
+        reason: write.outcome.as_ref().map(|outcome| text(&outcome.reason)),
+        pending: (!pending.is_empty()).then_some(&pending),
+    };
+    let json = serde_json::to_string(&changes).unwrap_or_default();
+    (json != "{}").then_some(json)
 }

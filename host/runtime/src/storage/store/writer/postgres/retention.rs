@@ -134,24 +134,21 @@ fn is_worth_it(link: &Link, removed: u64) -> SqlResult<bool> {
 }
 
 fn remove(link: &Link, run: &RoomId, collected: &mut Collected) -> SqlResult<()> {
+    // Checks accept missing records of the run only up to the noted line of each chain.
     let row = link.row(
         "WITH gone AS (DELETE FROM events WHERE room IN (SELECT room FROM rooms WHERE run = ?1)
-             RETURNING number, octet_length(body) AS bytes)
-         SELECT count(*), CAST(coalesce(sum(bytes), 0) AS BIGINT), coalesce(max(number), 0) FROM gone",
-        &[&run.as_str()],
+             RETURNING chain, number, octet_length(body) AS bytes),
+         noted AS (INSERT INTO removed (run, at, chain, last)
+             SELECT ?1, CAST(?2 AS BIGINT), chain, max(number) FROM gone GROUP BY chain
+             ON CONFLICT (run, chain) DO UPDATE SET at = EXCLUDED.at, last = EXCLUDED.last)
+         SELECT count(*), CAST(coalesce(sum(bytes), 0) AS BIGINT) FROM gone",
+        &[&run.as_str(), &SystemClock.now().0.cast_signed()],
     )?;
     for table in ["waits", "timers", "snapshots", "inbox"] {
         let of_run = "room IN (SELECT room FROM rooms WHERE run = ?1)";
         link.run(&format!("DELETE FROM {table} WHERE {of_run}"), &[&run.as_str()])?;
     }
     link.run("DELETE FROM rooms WHERE run = ?1", &[&run.as_str()])?;
-    // Checks accept missing records of the run only up to this line.
-    let last: i64 = row.try_get(2)?;
-    link.run(
-        "INSERT INTO removed (run, at, last) VALUES (?1, ?2, ?3)
-         ON CONFLICT (run) DO UPDATE SET at = EXCLUDED.at, last = EXCLUDED.last",
-        &[&run.as_str(), &SystemClock.now().0.cast_signed(), &last],
-    )?;
     collected.records += row.try_get::<_, i64>(0)?.cast_unsigned();
     collected.bytes += row.try_get::<_, i64>(1)?.cast_unsigned();
     Ok(())

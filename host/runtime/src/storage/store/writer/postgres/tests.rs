@@ -11,9 +11,10 @@ use conclave_core::types::usage::Spent;
 
 use super::super::queue::{Front, NewRoom, RoomWriting};
 use super::*;
-use crate::storage::store::TestDatabase;
-use crate::storage::store::chain::ChainHead;
+use crate::storage::store::chain::{ChainHead, hex};
+use crate::storage::store::postgres::make_first_format;
 use crate::storage::store::record::part;
+use crate::storage::store::{StoreAddress, StoreReader, TestDatabase};
 
 mod durability;
 
@@ -72,29 +73,33 @@ fn take(engine: &mut PostgresEngine, room: &str) -> Taken {
     engine.take(&RoomId::from(room), Millis(0)).unwrap()
 }
 
-/// Checks that the chain is the one of chain.rs, over the records of the table.
-fn check_chain(database: &TestDatabase) {
-    let rows = database
-        .link()
-        .rows(
-            "SELECT audit.number, audit.room, audit.seq, audit.at, audit.record, audit.hash,
-             events.hash FROM audit JOIN events USING (number) ORDER BY audit.number",
-            &[],
-        )
-        .unwrap();
-    let mut head = ChainHead::default();
-    for row in &rows {
-        let record: Vec<u8> = row.get(4);
-        let (seq, at): (i64, i64) = (row.get(2), row.get(3));
-        let record = record.as_slice().try_into().unwrap();
-        head = head.next(row.get(1), seq.cast_unsigned(), at.cast_unsigned(), &record);
-        assert_eq!(head.number.cast_signed(), row.get::<_, i64>(0));
-        assert_eq!(head.hash[..], row.get::<_, Vec<u8>>(5));
-        assert_eq!(record[..], row.get::<_, Vec<u8>>(6));
+/// Checks that each chain is the one of chain.rs, over the records of the table. Returns the number
+/// of chains.
+fn check_chains(database: &TestDatabase) -> usize {
+    let link = database.link();
+    let heads = link.rows("SELECT chain, number, hash FROM chains ORDER BY chain", &[]).unwrap();
+    let lines = "SELECT audit.number, audit.room, audit.seq, audit.at, audit.record, audit.hash,
+         events.hash FROM audit JOIN events USING (chain, number) WHERE chain = ?1 ORDER BY number";
+    for (row, expected) in heads.iter().zip(1_i64..) {
+        assert_eq!(row.get::<_, i64>(0), expected);
+        let mut head = ChainHead::default();
+        for row in &link.rows(lines, &[&expected]).unwrap() {
+            let record: Vec<u8> = row.get(4);
+            let (seq, at): (i64, i64) = (row.get(2), row.get(3));
+            let record = record.as_slice().try_into().unwrap();
+            head = head.next(row.get(1), seq.cast_unsigned(), at.cast_unsigned(), &record);
+            assert_eq!(head.number.cast_signed(), row.get::<_, i64>(0));
+            assert_eq!(head.hash[..], row.get::<_, Vec<u8>>(5));
+            assert_eq!(record[..], row.get::<_, Vec<u8>>(6));
+        }
+        assert_eq!(row.get::<_, i64>(1), head.number.cast_signed());
+        assert_eq!(row.get::<_, Vec<u8>>(2), head.hash);
     }
-    let chain = database.link().row("SELECT number, hash FROM chain", &[]).unwrap();
-    assert_eq!(chain.get::<_, i64>(0), head.number.cast_signed());
-    assert_eq!(chain.get::<_, Vec<u8>>(1), head.hash);
+    assert_eq!(
+        database.number("SELECT CAST(sum(number) AS BIGINT) FROM chains"),
+        database.number("SELECT count(*) FROM audit")
+    );
+    heads.len()
 }
 
 #[test]
@@ -106,7 +111,8 @@ fn records_are_appended_by_the_owner_alone_and_the_chain_is_that_of_sqlite() {
     // A root with a child, in one group and in the order of their records.
     let group = [write("r", 1, 0..2), write("r/c", 1, 0..1), write("r", 1, 2..3)];
     assert_eq!(commit(&mut one, &group), []);
-    let order = database.link().rows("SELECT room FROM events ORDER BY number", &[]).unwrap();
+    let order =
+        database.link().rows("SELECT room FROM events ORDER BY chain, number", &[]).unwrap();
     let order: Vec<String> = order.iter().map(|row| row.get(0)).collect();
     assert_eq!(order, ["r", "r", "r/c", "r"]);
     // Sent again after a lost answer, nothing is stored twice.
@@ -137,7 +143,7 @@ fn records_are_appended_by_the_owner_alone_and_the_chain_is_that_of_sqlite() {
     assert_eq!(owned.get::<_, &str>(0), r#"{"event":"owned","host":"two","new_epoch":2}"#);
     assert_eq!((owned.get::<_, &str>(1), owned.get::<_, i64>(2)), ("owned", 2));
     assert_eq!(database.number("SELECT count(*) FROM rooms WHERE room = 's'"), 1);
-    check_chain(&database);
+    check_chains(&database);
 }
 
 #[test]
@@ -211,7 +217,7 @@ fn a_row_of_a_room_says_what_its_records_do() {
     assert_eq!(database.number("SELECT length FROM blobs"), 5);
     engine.close(&[]);
     assert_eq!(database.number("SELECT count(*) FROM hosts"), 0);
-    check_chain(&database);
+    check_chains(&database);
 }
 
 #[test]
@@ -252,7 +258,7 @@ fn a_group_whose_connection_is_cut_is_stored_once() {
     });
     assert_eq!(database.number("SELECT records FROM rooms WHERE room = 'r'"), next.cast_signed());
     assert_eq!(database.number("SELECT count(*) FROM events WHERE room = 'r'"), next.cast_signed());
-    check_chain(&database);
+    check_chains(&database);
 }
 
 #[test]
@@ -262,7 +268,7 @@ fn a_late_answer_is_only_believed_if_the_run_is_still_owned() {
     let writes = [write("r", 1, 0..1), write("s", 1, 0..1)];
     let group = group(&writes);
     let call = GroupCall::of(&group);
-    assert_eq!(engine.send(&call).unwrap(), []);
+    assert!(engine.send(&call).unwrap());
     database.link().run("UPDATE rooms SET epoch = 2 WHERE room = 's'", &[]).unwrap();
     assert_eq!(engine.confirmed(&call, Vec::new()).unwrap(), [(1, Refusal::Fenced { epoch: 2 })]);
 }
@@ -290,7 +296,77 @@ fn hosts_that_commit_and_take_at_once_do_not_stop_each_other() {
         }
     });
     assert_eq!(database.number("SELECT count(*) FROM events"), 4 * 10 * 8);
-    check_chain(&database);
+    let chains = check_chains(&database);
+    assert!((1..=4).contains(&chains), "{chains}");
+}
+
+#[test]
+fn a_host_whose_chain_was_taken_goes_on_with_another() {
+    let Some(database) = TestDatabase::new() else { return };
+    let (mut one, mut two) = (engine(&database, "one"), engine(&database, "two"));
+    assert_eq!(commit(&mut one, &[write("a", 1, 0..2)]), []);
+    database.link().run("UPDATE hosts SET until = now() WHERE host = 'one'", &[]).unwrap();
+    assert_eq!(commit(&mut two, &[write("b", 1, 0..2)]), []);
+    // It still owns its run, and only its next line does not follow the newest one.
+    assert_eq!(commit(&mut one, &[write("a", 1, 2..3)]), []);
+    assert_eq!(commit(&mut two, &[write("b", 1, 2..3)]), []);
+    let of_chain = "SELECT CAST(sum(chain) AS BIGINT) FROM events WHERE room = ";
+    assert_eq!(database.number(&format!("{of_chain}'b'")), 3);
+    assert_eq!(database.number(&format!("{of_chain}'a'")), 1 + 1 + 2);
+    assert_eq!(check_chains(&database), 2);
+}
+
+#[test]
+fn a_database_of_the_first_format_is_migrated_with_its_records_and_its_chain_goes_on() {
+    let Some(database) = TestDatabase::new() else { return };
+    make_first_format(&database.link()).unwrap();
+    // Three records and an ended run without its records, as a host of format 1 left them.
+    let (mut head, hash_of) = (ChainHead::default(), |row: &EventRow, room| row.hash(room));
+    let link = database.link();
+    let records = write("r", 1, 0..3).rows;
+    for (row, room) in
+        [(&records[0], "gone"), (&records[0], "r"), (&records[1], "r"), (&records[2], "r")]
+    {
+        let hash = hash_of(row, room);
+        head = head.next(room, row.seq, row.at, &hash);
+        let number = head.number.cast_signed();
+        let (seq, at) = (row.seq.cast_signed(), row.at.cast_signed());
+        link.run(
+            "INSERT INTO audit (number, room, seq, at, record, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            &[&number, &room, &seq, &at, &&hash[..], &&head.hash[..]],
+        )
+        .unwrap();
+        if room == "r" {
+            link.run(
+                "INSERT INTO events (number, room, seq, at, kind, principal, rules, body, parts, hash, epoch)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                &[
+                    &number, &room, &seq, &at, &row.kind(), &&*row.principal, &i64::from(row.rules),
+                    &row.body, &row.parts, &&hash[..], &row.epoch.cast_signed(),
+                ],
+            )
+            .unwrap();
+        }
+    }
+    link.run("UPDATE chain SET number = 4, hash = ?1", &[&&head.hash[..]]).unwrap();
+    link.batch(
+        "INSERT INTO removed (run, at, last) VALUES ('gone', 1, 1);
+         INSERT INTO rooms (room, run, started, changed, entry, agents, text, turns, tokens, cost_micro_usd,
+             spent, records, durability, command, locked, principal, approvals, questions, epoch)
+         VALUES ('r', 'r', 1000, 1002, 'main', '[]', '', 0, 0, 0, '{}', 3, 'group', 'run', 0, 'ada', '', '', 1)",
+    )
+    .unwrap();
+    let mut one = engine(&database, "one");
+    assert_eq!(take(&mut one, "r"), Taken::Owned { epoch: 2 });
+    assert_eq!(commit(&mut one, &[write("r", 2, 4..6)]), []);
+    let last = "SELECT number FROM audit WHERE chain = 1 ORDER BY number DESC LIMIT 1";
+    assert_eq!(database.number(last), 7);
+    let reader = StoreReader::open(StoreAddress::Postgres(database.address.clone())).unwrap();
+    let mut checked = reader.verify(&[&hex(&head.hash)]).unwrap();
+    // The fictitious records lead to no list.
+    checked.problems.retain(|problem| !problem.ends_with("is not what its records lead to"));
+    assert_eq!(checked.problems, Vec::<String>::new());
+    assert_eq!((checked.records, checked.heads.len()), (6, 1));
 }
 
 #[test]
@@ -318,8 +394,8 @@ fn tables_are_made_once_and_newer_ones_are_refused() {
         let all: Vec<_> = (0..6).map(opening).collect();
         all.into_iter().for_each(|thread| thread.join().unwrap());
     });
-    assert_eq!(database.number("SELECT value FROM meta WHERE name = 'version'"), 2);
-    assert_eq!(database.number("SELECT count(*) FROM chain"), 1);
+    assert_eq!(database.number("SELECT value FROM meta WHERE name = 'version'"), 3);
+    assert_eq!(database.number("SELECT count(*) FROM chains"), 1);
     Session::open(&database.address).unwrap();
     database.link().run("UPDATE meta SET value = 99 WHERE name = 'version'", &[]).unwrap();
     let newer = Session::open(&database.address).map(drop).unwrap_err();

@@ -1,4 +1,4 @@
--- Format 4: large blobs in a shared folder, and attachments that no record refers to yet.
+-- Format 3: large blobs in a shared folder, and attachments that no record refers to yet.
 
 -- NULL: the bytes are a file in the shared folder.
 ALTER TABLE blobs ALTER COLUMN bytes DROP NOT NULL;
