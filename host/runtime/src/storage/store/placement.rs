@@ -94,7 +94,7 @@ impl Store {
         not_before: Millis,
     ) -> Result<(), StoreError> {
         self.give_back_as(run, epoch, move |tables, run| {
-            let sleep = RunOutlook::default().sleep(tables, run)?;
+            let sleep = RunOutlook::default().sleep_state(tables, run)?;
             Ok((not_before, sleep))
         })
     }
@@ -106,7 +106,9 @@ impl Store {
         epoch: Option<u64>,
         outlook: RunOutlook,
     ) -> Result<(), StoreError> {
-        self.give_back_as(run, epoch, move |tables, run| Ok((DUE, outlook.sleep(tables, run)?)))
+        self.give_back_as(run, epoch, move |tables, run| {
+            Ok((DUE, outlook.sleep_state(tables, run)?))
+        })
     }
 
     /// Gives a run back that is due again after this time, whatever it waits for.
@@ -194,7 +196,7 @@ impl Store {
         self.0.ask_tables(move |tables| {
             let mut sleepers = Vec::new();
             for (run, outlook) in runs {
-                if outlook.sleep(tables, &run)?.is_some() {
+                if outlook.sleep_state(tables, &run)?.is_some() {
                     sleepers.push(run);
                 }
             }
@@ -222,7 +224,7 @@ pub(crate) struct RunOutlook {
 
 impl RunOutlook {
     /// The sleep of a run; `None` if it needs a host.
-    fn sleep(self, tables: &dyn Sql, run: &RoomId) -> SqlResult<Option<Sleep>> {
+    fn sleep_state(self, tables: &dyn Sql, run: &RoomId) -> SqlResult<Option<Sleep>> {
         let waits = lists::waits(tables, None, Some(run))?;
         if self.is_paused {
             return Ok(Sleep::of_paused(waits.iter().map(|row| &row.wait)));
@@ -397,7 +399,7 @@ mod tests {
             let timer = "INSERT INTO timers (room, timer, at, since) VALUES ('r1', 1, ?1, 0)
                 ON CONFLICT (room, timer) DO UPDATE SET at = EXCLUDED.at";
             link.execute(timer, &[at.into()]).unwrap();
-            let sleep = RunOutlook::default().sleep(&link, &RoomId::from("r1")).unwrap();
+            let sleep = RunOutlook::default().sleep_state(&link, &RoomId::from("r1")).unwrap();
             (at, sleep)
         };
         assert_eq!(sleep_with_timer_in(30).1, None, "its timer is due");
