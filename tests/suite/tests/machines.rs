@@ -192,6 +192,90 @@ fn a_worker_that_starts_in_an_outage_waits_for_its_database() {
 }
 
 #[test]
+fn a_run_that_no_host_has_takes_a_pause_at_once_and_no_worker_begins_it_meanwhile() {
+    let Some(machines) = Machines::new() else { return };
+    let run = machines.enqueue();
+    let paused = machines.conclave(&["pause", &run]);
+    assert_eq!(paused.status.code(), Some(0), "{}", text(&paused.stderr));
+    assert!(text(&paused.stdout).contains("is paused; no host has it"), "{paused:?}");
+    let again = machines.conclave(&["pause", &run]);
+    assert!(text(&again.stdout).contains("was already paused"), "{again:?}");
+    let listed = text(&machines.conclave(&["runs"]).stdout);
+    assert!(listed.contains("asleep, paused"), "{listed}");
+    let told = machines.conclave(&["tell", &run, "be brief"]);
+    assert!(text(&told.stdout).contains("no host has the run"), "{told:?}");
+    let worker = machines.worker();
+    let other = machines.enqueue();
+    machines.until_state(&other, "asleep");
+    let records = format!("SELECT records FROM conclave.rooms WHERE room = '{run}'");
+    let records = machines.database.query(&[&records]).expect("it answers");
+    assert_eq!(records.trim(), "1", "the worker that took another run has not taken this one");
+    let resumed = machines.conclave(&["resume", &run]);
+    assert_eq!(resumed.status.code(), Some(0), "{}", text(&resumed.stderr));
+    until("the run has begun", || {
+        let waiting = text(&machines.conclave(&["approvals", "--json"]).stdout);
+        waiting.contains(&run).then_some(())
+    });
+    terminate(worker);
+}
+
+#[test]
+fn a_pause_that_no_worker_has_received_is_withdrawn_by_resume() {
+    let Some(machines) = Machines::new() else { return };
+    let run = machines.enqueue();
+    machines.conclave(&["pause", &run]);
+    let resumed = machines.conclave(&["resume", &run]);
+    assert!(text(&resumed.stdout).contains("when a worker takes it"), "{resumed:?}");
+    let inbox = machines.database.query(&["SELECT count(*) FROM conclave.inbox"]);
+    assert_eq!(inbox.expect("it answers").trim(), "0");
+}
+
+#[test]
+fn a_damaged_run_is_listed_beside_the_others_and_can_be_stopped() {
+    let Some(machines) = Machines::new() else { return };
+    let (broken, whole) = (machines.enqueue(), machines.enqueue());
+    let damage = |change: &str| {
+        let change = format!("UPDATE conclave.{change} AND room = '{broken}'");
+        machines.database.query(&[&change]).expect("it answers");
+    };
+    damage("events SET body = '{}' WHERE seq = 1");
+    let shown = machines.conclave(&["show", &broken]);
+    assert!(text(&shown.stderr).contains("conclave stop"), "{shown:?}");
+    damage("rooms SET agents = 'no list' WHERE true");
+    let listed = machines.conclave(&["runs"]);
+    let lines = text(&listed.stdout);
+    assert_eq!(listed.status.code(), Some(1), "{lines}");
+    assert!(lines.contains(&whole) && lines.contains("damaged"), "{lines}");
+    assert!(text(&listed.stderr).contains("conclave store check"), "{listed:?}");
+    let whole_shown = machines.conclave(&["show", &whole]);
+    assert_eq!(whole_shown.status.code(), Some(0), "{whole_shown:?}");
+    let audit = machines.conclave(&["audit"]);
+    assert_eq!(audit.status.code(), Some(1), "{audit:?}");
+    let stopped = machines.conclave(&["stop", &broken]);
+    assert_eq!(stopped.status.code(), Some(0), "{stopped:?}");
+    let status = format!("SELECT status FROM conclave.rooms WHERE room = '{broken}'");
+    assert_eq!(machines.database.query(&[&status]).expect("it answers").trim(), "KILL");
+}
+
+#[test]
+fn resume_waits_for_the_lease_of_a_lost_host_and_not_for_one_that_is_there() {
+    let slow = Slow::start();
+    let Some(machines) = Machines::of(slow.rig()) else { return };
+    let worker = machines.worker();
+    let run = machines.enqueue();
+    slow.server.wait_for_requests(2);
+    let refused = machines.conclave(&["resume", &run]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(text(&refused.stderr).contains("which is there"), "{refused:?}");
+    kill(worker);
+    slow.release();
+    let resumed = machines.conclave(&["resume", &run]);
+    let stderr = text(&resumed.stderr);
+    assert!(stderr.contains("its lease ends in"), "{stderr}");
+    assert_eq!(text(&resumed.stdout), "The second half.\n", "{stderr}");
+}
+
+#[test]
 fn without_a_shared_store_nothing_is_detached() {
     let rig = Rig::new().with_file("c.toml", calling("echo", "run", &json!({ "text": "x" }), ""));
     for arguments in [&["run", "c.toml", "go", "--detach"][..], &["worker", "c.toml"], &["workers"]]

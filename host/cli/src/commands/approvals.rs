@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::state::pending_call::decisions;
-use crate::state::stores::OpenStores;
+use crate::state::stores::{OpenStores, damage_of};
 use crate::ui::show::amounts::{ago, now, remaining};
 use crate::ui::show::listing::Listing;
 use crate::ui::show::run_state::state_of_pending;
@@ -37,13 +37,14 @@ const COLUMNS: [Column; 8] = [
 
 pub(crate) fn approvals(args: &args::ApprovalList, output: OutputArgs) -> Result<u8, CliError> {
     let stores = OpenStores::of(args.store.as_ref())?;
-    let (mut waits, mut runs) = (Vec::new(), BTreeMap::new());
+    let (mut waits, mut damaged, mut runs) = (Vec::new(), Vec::new(), BTreeMap::new());
     for (reader, run) in stores.search(args.run.as_deref())? {
-        for wait in reader.approvals(run.as_ref())? {
+        let (of_store, damaged_of_store) = reader.approval_list(run.as_ref())?;
+        damaged.extend(damaged_of_store);
+        for wait in of_store {
             let run = wait.room.run();
-            if !runs.contains_key(&run) {
-                runs.insert(run.clone(), reader.run(&run)?);
-            }
+            // `runs` reports a row that cannot be read.
+            runs.entry(run.clone()).or_insert_with(|| reader.run(&run).ok().flatten());
             waits.push(wait);
         }
     }
@@ -51,7 +52,7 @@ pub(crate) fn approvals(args: &args::ApprovalList, output: OutputArgs) -> Result
     let (now, decisions) = (now(), decisions(&stores));
     let decision = |wait: &WaitRow| decisions.get(&(wait.room.clone(), wait.wait.key)).copied();
     let run = |wait: &WaitRow| runs.get(&wait.room.run()).and_then(Option::as_ref);
-    Listing {
+    let code = Listing {
         rows: table::rows(
             &COLUMNS,
             waits.iter().map(|wait| row(wait, run(wait), decision(wait), now)),
@@ -63,7 +64,9 @@ pub(crate) fn approvals(args: &args::ApprovalList, output: OutputArgs) -> Result
                 .to_owned(),
         ],
     }
-    .print(output)
+    .print(output)?;
+    // Printed last, and in the exit code.
+    damage_of(&damaged).map_or(Ok(code), Err)
 }
 
 /// The id of the call, or `None` if the entry is not an approval.

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::args::{self, AuditCommand, OutputArgs};
 use crate::program::error::CliError;
 use crate::state::stored_run::journals;
-use crate::state::stores::OpenStores;
+use crate::state::stores::{OpenStores, damage_of};
 use crate::ui::show::amounts::{moment, now, parse_moment};
 use crate::ui::show::columns::{StyledText, cell, line, wrap_hanging};
 use crate::ui::show::listing::Listing;
@@ -72,20 +72,23 @@ fn list(args: &args::Audit, output: OutputArgs) -> Result<u8, CliError> {
     let name = args.run_prefix.as_deref().or(args.run.as_deref());
     let readers = stores.search(name)?;
     let mut runs: Vec<(Millis, usize, RoomId)> = Vec::new();
+    // A run that another host wrote, or a damaged one, must not hide the entries of all others.
+    let mut unread = Vec::new();
     for (index, (reader, run)) in readers.iter().enumerate() {
         match run {
             Some(run) => runs.push((Millis(0), index, run.clone())),
             None => {
-                let rows = reader.runs(&RunFilter::default())?.into_iter();
-                let rows = rows.filter(|row| filter.since.is_none_or(|since| row.updated >= since));
+                let (rows, damaged) = reader.run_list(&RunFilter::default())?;
+                unread.extend(damage_of(&damaged));
+                let rows = rows
+                    .into_iter()
+                    .filter(|row| filter.since.is_none_or(|since| row.updated >= since));
                 runs.extend(rows.map(|row| (row.started, index, row.run)));
             }
         }
     }
     runs.sort();
     let mut found: Vec<(RoomId, AuditEntry)> = Vec::new();
-    // A run that another host wrote must not hide the entries of all others.
-    let mut unread = Vec::new();
     for (_, reader, run) in &runs {
         match entries_of(&readers[*reader].0, run) {
             Ok(entries) => found.extend(entries.into_iter().filter(|(_, entry)| filter.has(entry))),

@@ -20,7 +20,9 @@ use crate::commands::chat;
 use crate::program::error::CliError;
 use crate::program::exit::{self, worst};
 use crate::session::context::{RunContext, RunStyle};
-use crate::state::control::{pause_reason, report, send, until};
+#[cfg(feature = "postgres")]
+use crate::state::control::blocking;
+use crate::state::control::{Delivery, pause_reason, report, send, until, withdraw_pauses};
 use crate::state::interrupted_runs::{
     CLIENT, CONVERSATION, close_orphans, give_up_calls, interrupted_in, report_interrupted,
 };
@@ -38,6 +40,9 @@ use crate::ui::{stderr, stdout};
 const RESUME: &str = "resume";
 /// How long to wait until the process of a paused run has received the resume.
 const RECEIVED: Duration = Duration::from_secs(30);
+/// The interval between two looks at the lease of a host.
+#[cfg(feature = "postgres")]
+const LEASE_LOOK: Duration = Duration::from_millis(500);
 /// Characters of a run's message that identify it.
 const SHOWN: usize = 60;
 /// Characters of the reason why an observer was stopped.
@@ -67,18 +72,11 @@ pub(crate) async fn resume(
             CliError::usage(what).hint(format!("its server continues it: {}", continued_by(&row)))
         );
     }
-    let has_host = match row.state {
-        RunState::Running => true,
-        // A worker takes it once its pause is lifted.
-        RunState::Asleep => has_worker(&found.reader)?,
-        _ => false,
-    };
-    let is_paused = || -> Result<bool, StoreError> {
-        Ok(has_host && pause_reason(&found.reader, &row.run)?.is_some())
-    };
-    if row.store.folder().is_none() && is_paused()? {
-        return unpause(&found, &row, output).await;
+    if row.store.folder().is_none() && is_paused(&found, &row)? {
+        return unpause(found, &row, output).await;
     }
+    #[cfg(feature = "postgres")]
+    let found = outlast_host(found, output).await?;
     // Opening takes the lock of a folder, so success means that no process has the run in progress.
     // In a database, the run itself is taken when its room is reopened.
     match open(&row.store, RESUME) {
@@ -86,30 +84,76 @@ pub(crate) async fn resume(
             let code = resume_now(&store, &row, &observers, args, output, &interrupts).await?;
             Ok(code.unwrap_or(exit::OK))
         }
-        Err(StoreError::InUse { .. }) if is_paused()? => unpause(&found, &row, output).await,
+        Err(StoreError::InUse { .. }) if is_paused(&found, &row)? => {
+            unpause(found, &row, output).await
+        }
         Err(error) => Err(in_use(error, &row)),
     }
 }
 
-/// Whether a worker of the store is there.
-#[cfg(feature = "postgres")]
-fn has_worker(reader: &StoreReader) -> Result<bool, StoreError> {
-    Ok(reader.hosts()?.iter().any(|host| host.is_live && host.pool.is_some()))
+/// Whether a run is paused that a process or its next worker would bring forward.
+fn is_paused(found: &StoredRun, row: &RunRow) -> Result<bool, StoreError> {
+    Ok(row.state.goes_on() && pause_reason(&found.reader, &row.run)?.is_some())
 }
 
-#[cfg(not(feature = "postgres"))]
-fn has_worker(_: &StoreReader) -> Result<bool, StoreError> {
-    Ok(false)
-}
-
-/// Lifts the pause of a run in another process.
-async fn unpause(found: &StoredRun, row: &RunRow, output: OutputArgs) -> Result<u8, CliError> {
-    send(row, ControlCommand::Unpause, RECEIVED).await?;
+/// Lifts the pause of a run in another process, or of one that waits for a worker.
+async fn unpause(found: StoredRun, row: &RunRow, output: OutputArgs) -> Result<u8, CliError> {
     // A run that cannot be read for a moment is not known to go on.
-    let has_resumed = || matches!(pause_reason(&found.reader, &row.run), Ok(None));
-    until(RECEIVED, has_resumed).await;
-    report(row, "resumed", "continues in its process", output)?;
+    let is_unpaused =
+        |found: &StoredRun| matches!(pause_reason(&found.reader, &found.run()), Ok(None));
+    withdraw_pauses(&found.reader, &row.run)?;
+    let mut has_host = row.state == RunState::Running;
+    if !is_unpaused(&found) {
+        has_host = send(row, ControlCommand::Unpause, RECEIVED).await? != Delivery::Waiting;
+    }
+    if has_host {
+        until(found, RECEIVED, is_unpaused).await?;
+    }
+    let what = if has_host {
+        "continues in its process"
+    } else {
+        "is paused no more; it continues when a worker takes it"
+    };
+    report(row, "resumed", what, output)?;
     Ok(exit::OK)
+}
+
+/// Waits until the lease of the host that has a run is over, so that the run can be taken here.
+///
+/// # Errors
+/// If the host gives a sign of life, so that the run continues there.
+#[cfg(feature = "postgres")]
+async fn outlast_host(mut found: StoredRun, output: OutputArgs) -> Result<StoredRun, CliError> {
+    let mut silent_ms = None;
+    loop {
+        let looked = blocking(move || {
+            let host = found.reader.host_of(&found.run())?;
+            Ok((found, host))
+        });
+        let host;
+        (found, host) = looked.await?;
+        let run = found.run();
+        let Some(host) = host.filter(|host| host.is_live) else { return Ok(found) };
+        let (name, silent) = (printable(&host.host), host.silent_ms);
+        match silent_ms {
+            Some(before) if silent < before => {
+                let what = format!("the run {run} is in progress at {name}, which is there");
+                return Err(CliError::usage(what).hint(format!(
+                    "`conclave show {run}` shows how far it is, `conclave stop {run}` ends it"
+                )));
+            }
+            None if !output.result_only() => {
+                let ends = host.lease_ends_in_ms().div_ceil(1_000);
+                stderr::note(format!(
+                    "{name} has {run} and was heard of {} s ago; if it is lost, its lease ends in {ends} s: waiting",
+                    silent / 1_000
+                ));
+            }
+            _ => {}
+        }
+        silent_ms = Some(silent);
+        tokio::time::sleep(LEASE_LOOK).await;
+    }
 }
 
 /// Resumes the runs of every store that no other process writes, oldest first.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anstyle::Style;
 use conclave_core::types::ids::{Millis, RoomId};
-use conclave_runtime::store::{RunFilter, RunRow, RunState, StoreReader};
+use conclave_runtime::store::{DamagedRow, RunFilter, RunRow, RunState, StoreReader};
 use serde_json::{Value, json};
 
 use crate::args::{self, OutputArgs};
@@ -13,12 +13,13 @@ use crate::program::error::CliError;
 use crate::state::control::pause_reason;
 use crate::state::interrupted_runs::CONVERSATION;
 use crate::state::observers;
-use crate::state::stores::{OpenStores, is_interrupted};
+use crate::state::stores::{OpenStores, damage_of, is_interrupted};
 use crate::ui::show::amounts::{ago, money, now, parse_moment, parse_usd, thousands, took};
 use crate::ui::show::listing::Listing;
 use crate::ui::show::run_state::{CLOSED, SERVED, run_state};
 use crate::ui::show::table::{self, Cells, Column};
-use crate::ui::show::{FAINT, NAME, ODD, plural};
+use crate::ui::show::{BAD, FAINT, NAME, ODD, plural};
+use crate::ui::stdout;
 
 /// The value of `--status` for all runs that have ended.
 const ENDED: &str = "ended";
@@ -49,7 +50,7 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
         ..RunFilter::default()
     };
     let stores = OpenStores::of(args.store.as_ref())?;
-    let mut runs = stores.runs(&filter)?;
+    let (mut runs, damaged) = stores.run_list(&filter)?;
     let mut waits = stores.waits()?;
     waits.retain(|run, kinds| {
         let open = |row: &&RunRow| row.run == *run && !matches!(row.state, RunState::Ended(_));
@@ -96,13 +97,31 @@ pub(crate) fn runs(args: &args::Runs, output: OutputArgs) -> Result<u8, CliError
         ),
         (interrupted > 0).then(|| resume_hint(interrupted as u64)),
     ];
-    Listing {
-        rows: table::rows(&COLUMNS, stored().map(|(run, facts)| row(run, facts, now))),
-        json: stored().map(|(run, facts)| as_json(run, facts)),
+    let rows = stored().map(|(run, facts)| row(run, facts, now));
+    let code = Listing {
+        rows: table::rows(&COLUMNS, rows.chain(damaged.iter().map(damaged_cells))),
+        json: stored()
+            .map(|(run, facts)| as_json(run, facts))
+            .chain(damaged.iter().map(damaged_json)),
         empty: empty.to_owned(),
         notes: notes.into_iter().flatten().collect(),
     }
-    .print(output)
+    .print(output)?;
+    // Printed last, and in the exit code.
+    damage_of(&damaged).filter(|_| !stdout::has_gone()).map_or(Ok(code), Err)
+}
+
+/// The cells of a run whose row cannot be read.
+fn damaged_cells(row: &DamagedRow) -> Cells {
+    let mut cells = vec![(Style::new(), String::new()); COLUMNS.len()];
+    cells[0] = (NAME, row.room.to_string());
+    cells[2] = (BAD, "damaged".to_owned());
+    cells[COLUMNS.len() - 1] = (FAINT, row.what.clone());
+    cells
+}
+
+fn damaged_json(row: &DamagedRow) -> Value {
+    json!({ "type": "run", "run": row.room, "state": "damaged", "reason": row.what })
 }
 
 fn as_json(run: &RunRow, facts: &RunFacts) -> Value {

@@ -6,19 +6,25 @@ use conclave_core::types::outcome::Status;
 use conclave_runtime::store::{
     ControlCommand, ControlMessage, RunRow, RunState, Store, StoreError,
 };
+use serde_json::json;
 
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::control::{EVERY, not_received, report, withdraw};
+use crate::state::control::{EVERY, not_received, report};
 use crate::state::stored_run::StoredRun;
 use crate::state::stores::open;
+use crate::ui::show::printable;
+use crate::ui::stdout;
 
 /// The type of the JSON line about a run that has ended.
 const STOPPED: &str = "stopped";
 
 pub(crate) async fn stop(args: &args::StopArgs, output: OutputArgs) -> Result<u8, CliError> {
     let found = StoredRun::resolve(Some(&args.run), args.store.as_ref())?;
+    if let Err(StoreError::Damaged { .. }) = found.reader.run(&found.run()) {
+        return end_damaged(&found, &args.reason, output);
+    }
     let row = found.row()?;
     let had_ended = |state: &RunState| match state {
         RunState::Ended(status) => Some(format!("had already ended: {}", status.as_str())),
@@ -45,6 +51,20 @@ pub(crate) async fn stop(args: &args::StopArgs, output: OutputArgs) -> Result<u8
         _ => "was interrupted, and is now ended",
     };
     report(&row, STOPPED, what, output)?;
+    Ok(exit::OK)
+}
+
+/// Ends a run whose row cannot be read. What state it is in is unknown, so it is ended if no other
+/// process has it.
+fn end_damaged(found: &StoredRun, reason: &str, output: OutputArgs) -> Result<u8, CliError> {
+    let run = found.run();
+    open(found.reader.address(), "stop")?.give_up(&run, reason)?;
+    let what = "is damaged, and is now ended";
+    stdout::report(
+        output,
+        json!({ "type": STOPPED, "run": run, "message": what }),
+        printable(&format!("{run} {what}")),
+    )?;
     Ok(exit::OK)
 }
 
@@ -125,7 +145,7 @@ async fn wait(
                 (Ok(_), _) => was_ended = true,
             },
             StopStep::GiveUp => {
-                if withdraw(&found.reader, message)? {
+                if found.reader.mail().withdraw(message)? {
                     return Err(not_received(row, most).hint("end that process, and try again"));
                 }
                 let what = format!(

@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::control::{self, send};
+use crate::state::control::{self, Delivery, send};
 use crate::state::stored_run::{StoredRun, journals};
 use crate::ui::show::amounts::{now, took};
 use crate::ui::show::entry::EntryText;
@@ -45,8 +45,12 @@ struct TaskRow {
 pub(crate) async fn tasks(args: &args::TasksArgs, output: OutputArgs) -> Result<u8, CliError> {
     let found = StoredRun::resolve(args.run.as_deref(), args.store.as_ref())?;
     let row = found.row()?;
-    let all = listed(&found)?;
-    let Some(name) = &args.task else { return list(&row, &all, output) };
+    let (all, unread) = listed(&found)?;
+    let Some(name) = &args.task else {
+        let code = list(&row, &all, output)?;
+        // Printed last, and in the exit code: a list with gaps must not pass for a whole one.
+        return unread.map_or(Ok(code), Err);
+    };
     let task = find(&all, name, &row)?;
     if args.cancel || args.tell.is_some() {
         return ask(args, &found, task, output).await;
@@ -54,12 +58,19 @@ pub(crate) async fn tasks(args: &args::TasksArgs, output: OutputArgs) -> Result<
     show(task, &row, output)
 }
 
-/// Lists the tasks of the root room and all rooms below it, each folded from the room's journal.
-fn listed(found: &StoredRun) -> Result<Vec<TaskRow>, CliError> {
+/// Lists the tasks of the root room and all rooms below it, each folded from the room's journal, and
+/// returns the error of the first room that cannot be read.
+fn listed(found: &StoredRun) -> Result<(Vec<TaskRow>, Option<CliError>), CliError> {
     let run = found.run();
-    let (mut all, mut ends) = (Vec::new(), BTreeMap::new());
+    let (mut all, mut ends, mut unread) = (Vec::new(), BTreeMap::new(), None);
     for journal in journals(&found.reader, &run)? {
-        let (room, records) = journal?;
+        let (room, records) = match journal {
+            Ok(journal) => journal,
+            Err(error) => {
+                unread.get_or_insert(error);
+                continue;
+            }
+        };
         let folded = Unfinished::fold(records).room;
         let place = room.as_str().strip_prefix(run.as_str()).unwrap_or_default();
         let place = place.trim_start_matches('/');
@@ -89,7 +100,7 @@ fn listed(found: &StoredRun) -> Result<Vec<TaskRow>, CliError> {
             (record.output, record.error) = (ended.output, ended.error);
         }
     }
-    Ok(all)
+    Ok((all, unread))
 }
 
 fn find<'a>(all: &'a [TaskRow], name: &str, row: &RunRow) -> Result<&'a TaskRow, CliError> {
@@ -264,8 +275,11 @@ async fn ask(
     };
     // To the room that started the task, which may be below that of the run.
     let room = RunRow { run: task.parent.clone(), ..row.clone() };
-    send(&room, ControlCommand::Ask { what: Box::new(what) }, Duration::from_secs(args.wait))
-        .await?;
+    let command = ControlCommand::Ask { what: Box::new(what) };
+    let message = match send(&room, command, Duration::from_secs(args.wait)).await? {
+        Delivery::Recorded(_) => message,
+        Delivery::Waiting => "receives this when a worker takes the run; no host has it now",
+    };
     control::report(&row, kind, &format!("{} {message}", task.name), output)?;
     Ok(exit::OK)
 }

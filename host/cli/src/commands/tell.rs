@@ -12,7 +12,7 @@ use conclave_runtime::store::ControlCommand;
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::control::{self, message_text, send};
+use crate::state::control::{self, Delivery, message_text, send};
 use crate::state::stored_run::StoredRun;
 use crate::ui::show::printable;
 
@@ -23,7 +23,14 @@ pub(crate) async fn tell(args: &args::Tell, output: OutputArgs) -> Result<u8, Cl
     let task = args.task.as_deref().map(|task| task_of(&found, task)).transpose()?;
     let whom = task.as_ref().map_or_else(|| row.entry.clone(), ToString::to_string);
     let message = ControlCommand::Tell { task, text: text.clone() };
-    let id = send(&row, message, Duration::from_secs(args.wait)).await?;
+    let sent = send(&row, message, Duration::from_secs(args.wait)).await?;
+    let Delivery::Recorded(id) = sent else {
+        let what = format!(
+            "has the message, and no host has the run; the agent of {whom} reads it when a worker takes it"
+        );
+        control::report(&row, "sent", &what, output)?;
+        return Ok(exit::OK);
+    };
     if let Some(why) = dropped(&found, &id, &text)? {
         let what = format!("{} received the message, and no agent reads it: {why}", row.run);
         return Err(CliError::usage(what).hint(format!(

@@ -13,6 +13,7 @@ use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit::{self, RunIncidents};
 use crate::session::ending::{ending, result};
+use crate::state::control::blocking;
 use crate::state::stored_run::StoredRun;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::show::run_state::run_state;
@@ -29,12 +30,22 @@ pub(crate) async fn wait(
     output: OutputArgs,
     mut interrupts: Interrupts,
 ) -> Result<u8, CliError> {
-    let found = StoredRun::resolve(args.run.as_deref(), args.store.as_ref())?;
+    let mut found = StoredRun::resolve(args.run.as_deref(), args.store.as_ref())?;
     let until = args.timeout.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let (mut last_state, mut silent_since) = (None, None);
     interrupts.run_begins();
     loop {
-        let row = match found.row() {
+        // On another thread, so that Ctrl-C ends the wait for a database that does not answer.
+        let look = blocking(move || {
+            let row = found.row();
+            Ok((found, row))
+        });
+        let row;
+        (found, row) = tokio::select! {
+            looked = look => looked?,
+            () = interrupts.next() => return Ok(exit::INTERRUPTED),
+        };
+        let row = match row {
             Ok(row) => row,
             // A database comes back, perhaps on another server.
             Err(error) if found.reader.folder().is_none() => {

@@ -17,7 +17,7 @@ use crate::ui::show::{FAINT, NAME, ODD};
 
 const COLUMNS: [Column; 7] = [
     Column { head: "HOST", most: 40, goes: 0 },
-    Column { head: "STATE", most: 12, goes: 0 },
+    Column { head: "STATE", most: 24, goes: 0 },
     Column { head: "COMMAND", most: 12, goes: 3 },
     Column { head: "RUNS", most: 12, goes: 0 },
     Column { head: "EPOCH", most: 8, goes: 4 },
@@ -53,7 +53,8 @@ fn row(host: &HostRow, now: Millis) -> Cells {
     let (state, style) = if host.is_live {
         ("live".to_owned(), FAINT)
     } else {
-        (format!("silent {} s", host.silent_ms / 1_000), ODD)
+        let since = Millis(now.0.saturating_sub(host.silent_ms));
+        (format!("silent, {}", ago(since, now)), ODD)
     };
     let epoch = if host.epoch > 0 { host.epoch.to_string() } else { String::new() };
     vec![

@@ -115,15 +115,14 @@ impl PendingCall {
         Ok(self.stored_run.reader.records(&self.stored_run.room)?)
     }
 
-    /// Whether the message settles this call.
-    fn is_meant(&self, mail: &ControlMessage) -> bool {
-        mail.room == self.stored_run.room && mail.word.settles() == Some(self.call)
+    /// The message that settles this call, if one is on its way.
+    fn decision(&self) -> Result<Option<ControlMessage>, StoreError> {
+        self.mail().decision(&self.stored_run.room, self.call)
     }
 
     /// Checks that no decision is pending. The first one counts, so another would be lost silently.
     pub(crate) fn check_unsaid(&self) -> Result<(), CliError> {
-        let pending = self.mail().pending()?;
-        match pending.into_iter().find(|mail| self.is_meant(mail)) {
+        match self.decision()? {
             Some(mail) => Err(self.on_its_way(&mail)),
             None => Ok(()),
         }
@@ -205,9 +204,11 @@ impl PendingCall {
     /// If the run's process has received the earlier decision. That one may take effect, and a new
     /// one would not.
     fn take_back(&self) -> Result<(), CliError> {
-        self.mail().take_back(|mail| self.is_meant(mail))?;
-        let message = self.mail().pending()?.into_iter().find(|mail| self.is_meant(mail));
-        let Some(message) = message else { return Ok(()) };
+        let Some(message) = self.decision()? else { return Ok(()) };
+        // A receiver may have recorded and deleted it in between.
+        if self.mail().withdraw(&message)? || self.mail().state(&message)? == MailState::Gone {
+            return Ok(());
+        }
         if self.stored_run.reader.is_in_use()? {
             let what = format!(
                 "the run of {} has received an earlier decision and not recorded it yet; that one may take effect",
@@ -283,7 +284,7 @@ fn word_of(command: &ControlCommand) -> &'static str {
 pub(crate) fn decisions(stores: &OpenStores) -> BTreeMap<(RoomId, WaitKey), &'static str> {
     // Unreadable mail is reported by the process that takes it out.
     let mail =
-        stores.readers_quietly().flat_map(|reader| reader.mail().pending().unwrap_or_default());
+        stores.readers_quietly().flat_map(|reader| reader.mail().decisions().unwrap_or_default());
     let decision = |mail: ControlMessage| {
         let call = mail.word.settles()?;
         Some(((mail.room, WaitKey::Call(call)), word_of(&mail.word)))

@@ -4,7 +4,9 @@
 use conclave_core::protocol::event::Record;
 use conclave_core::types::ids::RoomId;
 use conclave_core::types::outcome::Status;
-use conclave_runtime::store::{RunFilter, RunMatch, RunRow, RunState, StoreAddress, StoreReader};
+use conclave_runtime::store::{
+    RunFilter, RunMatch, RunRow, RunState, StoreAddress, StoreError, StoreReader,
+};
 
 use crate::program::error::CliError;
 use crate::state::state_folder::state_folder;
@@ -168,5 +170,13 @@ pub(crate) fn journals<'a>(
     run: &RoomId,
 ) -> Result<impl Iterator<Item = Result<(RoomId, Vec<Record>), CliError>> + use<'a>, CliError> {
     let rooms = reader.rooms(run)?.into_iter().map(|row| row.room);
-    Ok(rooms.map(move |room| Ok((room.clone(), reader.records(&room)?))))
+    Ok(rooms.map(move |room| match reader.records(&room) {
+        Ok(records) => Ok((room, records)),
+        Err(damaged @ StoreError::Damaged { .. }) => {
+            let run = room.run();
+            let hint = format!("`conclave stop {run}` ends the run, whatever of it can be read");
+            Err(CliError::from(damaged).hint(hint))
+        }
+        Err(error) => Err(error.into()),
+    }))
 }

@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use conclave_core::types::ids::RoomId;
 use conclave_runtime::store::{
-    self, OpenStore, RunFilter, RunRow, RunState, Store, StoreAddress, StoreError, StoreOptions,
-    StoreReader,
+    self, DamagedRow, OpenStore, RunFilter, RunRow, RunState, Store, StoreAddress, StoreError,
+    StoreOptions, StoreReader, WithDamaged,
 };
 
 use crate::program::error::CliError;
 use crate::state::state_folder::state_folder;
 use crate::state::store_address::named_store;
-use crate::ui::show::printable;
 use crate::ui::show::run_state::SERVED;
+use crate::ui::show::{plural, printable};
 use crate::ui::stderr;
 
 /// The time that the end of the process waits for its stores. A look into the mail, which no signal
@@ -164,18 +164,28 @@ impl OpenStores {
         Ok((readers, unreadable))
     }
 
-    /// Returns the runs of all stores, newest first.
+    /// Returns the runs of all stores, newest first, without those whose rows cannot be read.
     ///
     /// # Errors
     /// If a store cannot be read.
     pub(crate) fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, CliError> {
-        let mut all = Vec::new();
+        self.run_list(filter).map(|(runs, _)| runs)
+    }
+
+    /// Does the same, and returns the rows of runs that cannot be read beside the others.
+    ///
+    /// # Errors
+    /// If a store cannot be read.
+    pub(crate) fn run_list(&self, filter: &RunFilter) -> Result<WithDamaged<RunRow>, CliError> {
+        let (mut all, mut damaged) = (Vec::new(), Vec::new());
         for reader in self.readers()? {
-            all.extend(reader.runs(filter)?);
+            let (of_store, damaged_of_store) = reader.run_list(filter)?;
+            all.extend(of_store);
+            damaged.extend(damaged_of_store);
         }
         all.sort_by_key(|run| std::cmp::Reverse(run.started));
         all.truncate(filter.most.unwrap_or(usize::MAX));
-        Ok(all)
+        Ok((all, damaged))
     }
 
     /// Returns the runs that wait for a user, with the kinds of their waits: `approval`, `top-up`
@@ -211,6 +221,17 @@ fn when_reached<T>(open: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreE
             (result, _) => return result,
         }
     }
+}
+
+/// The error behind a list of which some rows cannot be read; `None` if all can. A list with gaps must
+/// not pass for a whole one.
+pub(crate) fn damage_of(rows: &[DamagedRow]) -> Option<CliError> {
+    let first = rows.first()?;
+    let (count, run) = (plural(rows.len() as u64, "row", "rows"), first.room.run());
+    let what = format!("{count} cannot be read; {}: {}", first.room, first.what);
+    Some(CliError::internal(printable(&what)).hint(format!(
+        "`conclave store check` says how far the store is damaged, `conclave stop {run}` ends this run"
+    )))
 }
 
 /// Opens a store for reading. One of an older host is brought up to this host's format first, unless
@@ -295,9 +316,14 @@ impl From<StoreError> for CliError {
             StoreError::Newer { .. } => {
                 failure.hint("use the conclave that wrote it, or a newer one")
             }
+            StoreError::Tables { remedy, .. } => failure.hint(remedy),
+            StoreError::Unreachable { .. } => {
+                failure.hint("check that the database server runs and can be reached from here")
+            }
             StoreError::Older { .. }
             | StoreError::Damaged { .. }
             | StoreError::BlobFolder { .. }
+            | StoreError::UnknownRoom { .. }
             | StoreError::Other { .. } => failure,
         }
     }

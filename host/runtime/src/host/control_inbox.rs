@@ -5,11 +5,11 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use conclave_core::types::ids::{ControlId, RoomId};
+use conclave_core::types::ids::ControlId;
 
 use crate::host::Host;
 use crate::storage::store::mail::ReceivedMail;
-use crate::storage::store::{ControlCommand, ControlMessage, RunState, Store, StoreReader};
+use crate::storage::store::{ControlCommand, ControlMessage, Store};
 
 /// The receiver of a store's control messages.
 #[derive(Clone)]
@@ -97,15 +97,7 @@ impl ControlInbox {
 fn end(store: &Store, received: &ReceivedMail) {
     let ControlMessage { room, word, .. } = &received.mail;
     let ControlCommand::Stop { reason } = word else { return };
-    if store.give_up(room, reason).is_ok() || !is_open(store, room) {
+    if store.give_up(room, reason).is_ok() || !store.may_be_open(room) {
         received.delete();
     }
-}
-
-fn is_open(store: &Store, room: &RoomId) -> bool {
-    // A store that cannot be read may still have the run open.
-    let Ok(rooms) = StoreReader::open(store.address()).and_then(|reader| reader.rooms(room)) else {
-        return true;
-    };
-    rooms.iter().any(|row| !matches!(row.state, RunState::Ended(_)))
 }

@@ -49,8 +49,8 @@ pub(crate) use placement::RunOutlook;
 pub(crate) use postgres::TestDatabase;
 #[cfg(feature = "postgres")]
 pub use postgres::{CopiedFiles, DatabaseCopy, PostgresKv};
-pub use reader::{AuditRow, RunFilter, RunMatch, StoreReader};
-pub use rows::{RoomRow, RunRow, RunState, WaitRow};
+pub use reader::{AuditRow, RunFilter, RunMatch, StoreReader, WithDamaged};
+pub use rows::{DamagedRow, RoomRow, RunRow, RunState, WaitRow};
 pub use writer::{Collected, OpenStore, Retention, StoreCheck};
 
 /// The reason why a store cannot be used.
@@ -106,13 +106,31 @@ pub enum StoreError {
         /// The reason, and what mends it, for display.
         what: String,
     },
-    /// The server of its database cannot be reached now.
+    /// Its server cannot be reached, or does not answer. It may come back.
     #[error("the store {} cannot be reached: {what}", .store)]
     Unreachable {
         /// The store.
         store: StoreAddress,
         /// The reason, for display.
         what: String,
+    },
+    /// Its tables are not those that this host made, or may not be used.
+    #[error("the tables of the store {} cannot be used: {what}", .store)]
+    Tables {
+        /// The store.
+        store: StoreAddress,
+        /// What is missing, for display.
+        what: String,
+        /// The statements that mend it, for display.
+        remedy: String,
+    },
+    /// It has no room of this name.
+    #[error("the store {} has no room {room}", .store)]
+    UnknownRoom {
+        /// The store.
+        store: StoreAddress,
+        /// The room.
+        room: RoomId,
     },
     /// Any other error of the operating system or the database.
     #[error("the store {} cannot be used: {what}", .store)]
@@ -309,6 +327,11 @@ impl Store {
     fn delete_mail(&self, id: &ControlId) {
         let id = id.clone();
         let _ = self.0.ask_tables(move |tables| mail::delete(tables, &id));
+    }
+
+    /// Whether a run has a room without an outcome, or cannot be read; on a thread that may block.
+    pub(crate) fn may_be_open(&self, run: &RoomId) -> bool {
+        self.0.may_be_open(run)
     }
 
     /// Removes ended runs, and blobs without references.

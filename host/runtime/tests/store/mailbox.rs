@@ -13,7 +13,7 @@ fn stop(room: &str) -> ControlMessage {
 }
 
 #[test]
-fn messages_lie_in_order_until_they_are_taken_back() {
+fn messages_lie_in_order_until_they_are_withdrawn() {
     let place = StorePlace::new();
     assert!(matches!(
         StoreReader::open(place.address()).map(drop),
@@ -34,13 +34,16 @@ fn messages_lie_in_order_until_they_are_taken_back() {
     sent.iter().for_each(|message| mail().send(message).unwrap());
     assert_eq!(mail().pending().unwrap(), sent);
     assert!(sent.iter().all(|message| mail().state(message).unwrap() == MailState::Waiting));
-    let back = mail().take_back(|message| message.id == sent[2].id).unwrap();
-    assert_eq!(back, sent[2..3]);
+    assert_eq!(mail().of_run(&RoomId::from("a")).unwrap(), sent[..2]);
+    assert_eq!(mail().decisions().unwrap(), sent[1..2]);
+    assert_eq!(mail().decision(&sent[1].room, CallId(3)).unwrap(), Some(sent[1].clone()));
+    assert_eq!(mail().decision(&sent[1].room, CallId(4)).unwrap(), None);
+    assert!(mail().withdraw(&sent[2]).unwrap());
     assert_eq!(
         (mail().state(&sent[2]).unwrap(), mail().state(&sent[3]).unwrap()),
         (MailState::Gone, MailState::Waiting)
     );
-    assert_eq!(mail().take_back(|message| message.id == sent[2].id).unwrap(), []);
+    assert!(!mail().withdraw(&sent[2]).unwrap());
     let long = ControlMessage::new(
         RoomId::from("a"),
         ControlCommand::Stop { reason: "x".repeat(2 << 20) },

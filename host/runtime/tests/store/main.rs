@@ -11,6 +11,8 @@ mod chain;
 mod children;
 #[cfg(feature = "kill-points")]
 mod controls;
+#[cfg(feature = "postgres")]
+mod damaged_rows;
 mod derived;
 mod disk;
 mod ends;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use conclave_core::protocol::control::ControlCommand;
-use conclave_core::types::ids::{ControlId, RoomId};
+use conclave_core::types::ids::{CallId, ControlId, RoomId};
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
@@ -23,7 +23,7 @@ use crate::support::fail_points::kill_point;
 
 pub(crate) use folder::receive;
 #[cfg(feature = "postgres")]
-pub(super) use tables::{delete, take, to_runs_of};
+pub(super) use tables::{delete, delete_undeliverable, take, to_runs_of};
 
 /// The maximum size of a message in bytes.
 const WORD_BYTES: u64 = 1 << 20;
@@ -112,7 +112,8 @@ impl<'a> Mail<'a> {
     /// Sends a message. It is durable when this returns.
     ///
     /// # Errors
-    /// Fails when the message is too long, or with an error of the operating system or the store.
+    /// `UnknownRoom` if the store is a database without this room. Fails when the message is too
+    /// long, or with an error of the operating system or the store.
     pub fn send(self, message: &ControlMessage) -> Result<(), StoreError> {
         in_place!(self, send(message))
     }
@@ -155,15 +156,40 @@ impl<'a> Mail<'a> {
         in_place!(self, pending())
     }
 
-    /// Withdraws messages that the receiver has not read yet, and returns them.
+    /// Returns the messages to the rooms of a run, in order of creation.
     ///
     /// # Errors
     /// Fails with an error of the operating system or the store.
-    pub fn take_back(
+    pub fn of_run(self, run: &RoomId) -> Result<Vec<ControlMessage>, StoreError> {
+        in_place!(self, of_run(run))
+    }
+
+    /// Returns the messages that settle calls, in order of creation.
+    ///
+    /// # Errors
+    /// Fails with an error of the operating system or the store.
+    pub fn decisions(self) -> Result<Vec<ControlMessage>, StoreError> {
+        in_place!(self, decisions())
+    }
+
+    /// Returns the message that settles a call of a room, if one is on its way.
+    ///
+    /// # Errors
+    /// Fails with an error of the operating system or the store.
+    pub fn decision(
         self,
-        is_meant: impl Fn(&ControlMessage) -> bool,
-    ) -> Result<Vec<ControlMessage>, StoreError> {
-        in_place!(self, take_back(&is_meant))
+        room: &RoomId,
+        call: CallId,
+    ) -> Result<Option<ControlMessage>, StoreError> {
+        in_place!(self, decision(room, call))
+    }
+
+    /// Withdraws a message unless a receiver has taken it. Returns whether it was withdrawn.
+    ///
+    /// # Errors
+    /// Fails with an error of the operating system or the store.
+    pub fn withdraw(self, message: &ControlMessage) -> Result<bool, StoreError> {
+        in_place!(self, withdraw(message))
     }
 
     /// Returns the state of a message.

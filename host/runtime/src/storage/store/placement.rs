@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::reader::lists;
 use super::rows::WaitRow;
-use super::sql::{Sql, SqlError, SqlErrorKind, SqlResult};
+use super::sql::{Sql, SqlError, SqlErrorKind, SqlResult, Value};
 use super::{Store, StoreError, StoreReader};
 
 /// The time of a run that only a message wakes.
@@ -30,6 +30,10 @@ const CLAIM: &str = "
         AND room NOT IN (SELECT jsonb_array_elements_text(CAST(CAST(?3 AS TEXT) AS JSONB)))
         ORDER BY wake_at, started LIMIT 1 FOR UPDATE SKIP LOCKED)
     RETURNING room";
+
+/// Hosts that people look for. The row of one that was lost stays for a day.
+const WITH_LEASE_OR_RUNS: &str = "hosts.until > clock_timestamp() OR EXISTS
+    (SELECT 1 FROM rooms WHERE rooms.host = hosts.host AND rooms.ended IS NULL)";
 
 /// A process that writes to a shared store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -52,6 +56,14 @@ pub struct HostRow {
     pub silent_ms: u64,
     /// Whether its lease is valid; otherwise its runs can be taken by others.
     pub is_live: bool,
+}
+
+impl HostRow {
+    /// The milliseconds until its lease ends, unless it gives a sign of life; 0 if it is over.
+    #[must_use]
+    pub fn lease_ends_in_ms(&self) -> u64 {
+        if self.is_live { LEASE_MS.saturating_sub(self.silent_ms) } else { 0 }
+    }
 }
 
 impl Store {
@@ -196,8 +208,12 @@ impl Store {
         self.0.ask_tables(move |tables| {
             let mut sleepers = Vec::new();
             for (run, outlook) in runs {
-                if outlook.sleep_state(tables, &run)?.is_some() {
-                    sleepers.push(run);
+                match outlook.sleep_state(tables, &run) {
+                    Ok(Some(_)) => sleepers.push(run),
+                    Ok(None) => {}
+                    // A damaged row of one run must not keep the others from their sleep.
+                    Err(error) if error.kind == SqlErrorKind::Damaged => {}
+                    Err(error) => return Err(error),
                 }
             }
             Ok(sleepers)
@@ -237,12 +253,22 @@ impl RunOutlook {
 }
 
 impl StoreReader {
-    /// The hosts of a shared store, live ones first; empty for a store with one writing process.
+    /// The hosts of a shared store, live ones first; empty for a store with one writing process. Of
+    /// those whose lease is over, only the ones that still have runs.
     pub fn hosts(&self) -> Result<Vec<HostRow>, StoreError> {
         if self.folder().is_some() {
             return Ok(Vec::new());
         }
-        self.of(hosts(&*self.tables))
+        self.of(hosts(&*self.tables, WITH_LEASE_OR_RUNS, &[]))
+    }
+
+    /// The host of a shared store that has a run, even if its lease is over; `None` if none has it.
+    pub fn host_of(&self, run: &RoomId) -> Result<Option<HostRow>, StoreError> {
+        if self.folder().is_some() {
+            return Ok(None);
+        }
+        let of_run = "hosts.host = (SELECT rooms.host FROM rooms WHERE rooms.room = ?2)";
+        self.of(hosts(&*self.tables, of_run, &[run.as_str().into()]).map(|mut hosts| hosts.pop()))
     }
 }
 
@@ -296,30 +322,32 @@ fn now(tables: &dyn Sql) -> SqlResult<Millis> {
     now.map(Millis).ok_or_else(|| SqlError::new(SqlErrorKind::Other, "the database has no clock"))
 }
 
-fn hosts(tables: &dyn Sql) -> SqlResult<Vec<HostRow>> {
-    tables.rows(
+/// Returns the hosts that meet a condition, whose parameters begin with `?2`.
+fn hosts(tables: &dyn Sql, condition: &str, values: &[Value<'_>]) -> SqlResult<Vec<HostRow>> {
+    let query = format!(
         "SELECT hosts.host, hosts.command, hosts.pool, hosts.capacity,
              (SELECT count(*) FROM rooms WHERE rooms.host = hosts.host AND rooms.ended IS NULL),
              (SELECT coalesce(max(rooms.epoch), 0) FROM rooms WHERE rooms.host = hosts.host),
              CAST(extract(epoch FROM hosts.started) * 1000 AS BIGINT),
              CAST(extract(epoch FROM clock_timestamp() - hosts.until) * 1000 AS BIGINT) + ?1,
              hosts.until > clock_timestamp()
-         FROM hosts ORDER BY 9 DESC, hosts.started, hosts.host",
-        &[LEASE_MS.into()],
-        |row| {
-            Ok(HostRow {
-                host: row.get(0)?,
-                command: row.get(1)?,
-                pool: row.get(2)?,
-                capacity: row.get(3)?,
-                runs: row.get(4)?,
-                epoch: row.get(5)?,
-                started: Millis(row.get(6)?),
-                silent_ms: row.get::<i64>(7)?.max(0).cast_unsigned(),
-                is_live: row.get(8)?,
-            })
-        },
-    )
+         FROM hosts WHERE {condition} ORDER BY 9 DESC, hosts.started, hosts.host"
+    );
+    let values: Vec<Value<'_>> =
+        std::iter::once(LEASE_MS.into()).chain(values.iter().copied()).collect();
+    tables.rows(&query, &values, |row| {
+        Ok(HostRow {
+            host: row.get(0)?,
+            command: row.get(1)?,
+            pool: row.get(2)?,
+            capacity: row.get(3)?,
+            runs: row.get(4)?,
+            epoch: row.get(5)?,
+            started: Millis(row.get(6)?),
+            silent_ms: row.get::<i64>(7)?.max(0).cast_unsigned(),
+            is_live: row.get(8)?,
+        })
+    })
 }
 
 #[cfg(all(test, feature = "postgres"))]

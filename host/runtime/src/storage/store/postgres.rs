@@ -17,6 +17,7 @@ mod values;
 
 pub(super) use blob_folder::{BlobFolder, join as join_blob_folder};
 pub use copy::{CopiedFiles, DatabaseCopy};
+pub(super) use error::remedy_of;
 pub use kv::PostgresKv;
 pub(super) use lease::{HostEntry, Lease};
 pub(crate) use link::Link;

@@ -13,7 +13,7 @@ use conclave_core::types::ids::{ControlId, Millis, RoomId};
 use rusqlite::Connection;
 use serde::Serialize;
 
-use super::rows::{RoomRow, RunRow, WaitRow};
+use super::rows::{DamagedRow, RoomRow, RunRow, WaitRow};
 use super::sql::{Sql, SqlResult};
 use super::writer::StoreCheck;
 use super::{Mail, StoreAddress, StoreError, lock, reached, read, schema, wal};
@@ -45,6 +45,9 @@ pub enum RunMatch {
     /// No room has this name or prefix.
     Nothing,
 }
+
+/// Rows of a list, and those of its rows that cannot be read.
+pub type WithDamaged<T> = (Vec<T>, Vec<DamagedRow>);
 
 /// A line of an audit chain, with its record unless retention removed it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -98,11 +101,18 @@ impl StoreReader {
         self.address.folder()
     }
 
-    /// Returns the runs that match a filter, newest first.
+    /// Returns the runs that match a filter, newest first, without those whose rows cannot be read.
     ///
     /// # Errors
-    /// `Damaged`, or `Other` for an error of the database; the same for all methods below.
+    /// `Damaged`, `Tables`, `Unreachable`, or `Other` for an error of the database; the same for all
+    /// methods below.
     pub fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreError> {
+        self.run_list(filter).map(|(runs, _)| runs)
+    }
+
+    /// Does the same, and returns the rows of runs that cannot be read beside the others, whether
+    /// they match or not.
+    pub fn run_list(&self, filter: &RunFilter) -> Result<WithDamaged<RunRow>, StoreError> {
         self.of(lists::runs(self, filter))
     }
 
@@ -175,15 +185,21 @@ impl StoreReader {
         self.of(lists::has_received(&*self.tables, room, id))
     }
 
-    /// Returns the pending work of one run's rooms, or of all rooms, oldest first.
+    /// Returns the pending work of one run's rooms, or of all rooms, oldest first, without rows that
+    /// cannot be read.
     pub fn waits(&self, run: Option<&RoomId>) -> Result<Vec<WaitRow>, StoreError> {
-        self.of(self.live().and_then(|live| lists::waits(&*self.tables, live, run)))
+        self.of(lists::readable_waits(self, run)).map(|(waits, _)| waits)
     }
 
     /// Returns the pending approvals and top-ups of one run's rooms, or of all rooms, oldest first,
     /// each with its request as the records lead to it. The list itself is not in the audit chain,
     /// so no decision is taken from it alone.
     pub fn approvals(&self, run: Option<&RoomId>) -> Result<Vec<WaitRow>, StoreError> {
+        self.approval_list(run).map(|(approvals, _)| approvals)
+    }
+
+    /// Does the same, and returns the rows of pending work that cannot be read beside the others.
+    pub fn approval_list(&self, run: Option<&RoomId>) -> Result<WithDamaged<WaitRow>, StoreError> {
         self.of(lists::approvals(self, run))
     }
 

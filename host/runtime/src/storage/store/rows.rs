@@ -113,6 +113,16 @@ pub struct WaitRow {
     pub is_live: bool,
 }
 
+/// A row of a list that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DamagedRow {
+    /// The room of the row.
+    pub room: RoomId,
+    /// The damage, for display.
+    #[serde(rename = "reason")]
+    pub what: String,
+}
+
 impl RunRow {
     /// The time up to which a host ran the run, as far as it is known: `now` while one does,
     /// its noted stop, or else the newest record.

@@ -8,6 +8,9 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+#[cfg(feature = "postgres")]
+use conclave_core::types::ids::RoomId;
+
 use super::{StoreAddress, StoreError};
 
 /// A connection to the tables of a store.
@@ -329,6 +332,15 @@ pub(crate) enum SqlErrorKind {
     /// The server acknowledges what it can lose, so nothing that it answers counts.
     #[cfg(feature = "postgres")]
     Unsafe,
+    /// The statement needs a room that is not stored. The text is its name.
+    #[cfg(feature = "postgres")]
+    UnknownRoom,
+    /// A table, column or function of the schema is missing or is another one.
+    #[cfg(feature = "postgres")]
+    Incomplete,
+    /// The role of the address may not use the database or its tables.
+    #[cfg(feature = "postgres")]
+    NoRights,
     /// Another transaction was in the way. Nothing took effect, and the same may be tried again.
     #[cfg(feature = "postgres")]
     Conflict,
@@ -371,6 +383,15 @@ impl SqlError {
             SqlErrorKind::BlobFolder => StoreError::BlobFolder { store, what },
             #[cfg(feature = "postgres")]
             SqlErrorKind::Unknown => StoreError::Unreachable { store, what },
+            #[cfg(feature = "postgres")]
+            SqlErrorKind::Incomplete | SqlErrorKind::NoRights => {
+                let remedy = super::postgres::remedy_of(self.kind, &store).unwrap_or_default();
+                StoreError::Tables { store, what, remedy }
+            }
+            #[cfg(feature = "postgres")]
+            SqlErrorKind::UnknownRoom => {
+                StoreError::UnknownRoom { store, room: RoomId::from(what) }
+            }
             _ => StoreError::Other { store, what },
         }
     }

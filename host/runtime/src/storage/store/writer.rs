@@ -23,6 +23,7 @@ use std::sync::{Arc, Weak};
 #[cfg(feature = "postgres")]
 use std::time::Instant;
 
+use conclave_core::journal::ownership::one_history;
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::protocol::event::Record;
 use conclave_core::types::ids::{ControlId, Millis, RoomId};
@@ -347,6 +348,22 @@ impl StoreWriter {
         matches!(is_open, Ok(false)) && !self.shared.live().contains(room)
     }
 
+    /// Whether a run has a room without an outcome, or cannot be read.
+    pub(super) fn may_be_open(&self, run: &RoomId) -> bool {
+        let name = run.clone();
+        let open = "SELECT 1 FROM rooms WHERE run = ?1 AND ended IS NULL";
+        let is_open = self.read_now(move |tables| tables.has_row(open, &[name.as_str().into()]));
+        is_open.unwrap_or(true)
+    }
+
+    /// Returns the records of a room that count.
+    async fn records(&self, room: &RoomId) -> Result<Vec<Record>, Cause> {
+        let room = room.clone();
+        let read = self.read(move |tables| Ok(read::records(tables, room.as_str(), 0)));
+        let records = read.await.map_err(|error| Cause::of(&error))?.map_err(cause_of)?;
+        Ok(one_history(records).collect())
+    }
+
     /// Returns the room of its snapshot, if there is one, the records behind it, and the time at
     /// which the process that ran it noted its stop.
     async fn stored(&self, room: &RoomId) -> Result<StoredRoom, Cause> {
@@ -361,10 +378,14 @@ impl StoreWriter {
             Ok(behind.map(|records| StoredRoom { snapshot, records, stopped }))
         };
         let stored = self.read(look).await;
-        stored.map_err(|error| Cause::of(&error))?.map_err(|error| match error {
-            read::ReadError::Sql(error) => Cause::of(&error),
-            damaged => Cause::new(std::io::ErrorKind::InvalidData, damaged.to_string()),
-        })
+        stored.map_err(|error| Cause::of(&error))?.map_err(cause_of)
+    }
+}
+
+fn cause_of(error: read::ReadError) -> Cause {
+    match error {
+        read::ReadError::Sql(error) => Cause::of(&error),
+        damaged => Cause::new(std::io::ErrorKind::InvalidData, damaged.to_string()),
     }
 }
 

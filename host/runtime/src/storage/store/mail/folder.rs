@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use conclave_core::types::ids::RoomId;
+use conclave_core::types::ids::{CallId, RoomId};
 
 use super::{
     ControlMessage, DAY_MS, DecisionSent, MailState, ReceivedMail, ReceivedPlace, WORD_BYTES,
@@ -62,8 +62,6 @@ pub(super) fn send_decision(
     let Some(call) = message.word.settles() else {
         return send(store, message).map(|()| DecisionSent::Sent);
     };
-    let is_rival =
-        |mail: &ControlMessage| mail.room == message.room && mail.word.settles() == Some(call);
     if !schema::path(store).is_file() {
         return Err(StoreError::Missing { store: store.into() });
     }
@@ -71,7 +69,7 @@ pub(super) fn send_decision(
     // lock ends with the file, also when the process is killed.
     let _lock =
         lock_decisions(&store.join(FOLDER), PATIENCE).map_err(|error| failed(store, &error))?;
-    if let Some(rival) = pending(store)?.into_iter().find(is_rival) {
+    if let Some(rival) = decision(store, &message.room, call)? {
         return Ok(DecisionSent::Rival(Box::new(rival)));
     }
     // In this order: a receiver records a decision before it deletes the message.
@@ -89,23 +87,41 @@ pub(super) fn pending(store: &Path) -> Result<Vec<ControlMessage>, StoreError> {
     Ok(files(store)?.iter().filter_map(|path| read(path).ok()).collect())
 }
 
-/// Withdraws messages that the receiver has not read yet, and returns them.
-///
-/// # Errors
-/// Fails with an error of the operating system.
-pub(super) fn take_back(
+/// Returns the messages to the rooms of a run. A file does not have its room in its name, so all
+/// are read; they are few, because their processes are on this machine.
+pub(super) fn of_run(store: &Path, run: &RoomId) -> Result<Vec<ControlMessage>, StoreError> {
+    pending_where(store, |mail| mail.room.run() == *run)
+}
+
+/// Returns the messages that settle calls.
+pub(super) fn decisions(store: &Path) -> Result<Vec<ControlMessage>, StoreError> {
+    pending_where(store, |mail| mail.word.settles().is_some())
+}
+
+/// Returns the message that settles a call of a room.
+pub(super) fn decision(
     store: &Path,
-    is_meant: &dyn Fn(&ControlMessage) -> bool,
+    room: &RoomId,
+    call: CallId,
+) -> Result<Option<ControlMessage>, StoreError> {
+    let is_meant = |mail: &ControlMessage| mail.room == *room && mail.word.settles() == Some(call);
+    Ok(pending_where(store, is_meant)?.into_iter().next())
+}
+
+fn pending_where(
+    store: &Path,
+    is_meant: impl Fn(&ControlMessage) -> bool,
 ) -> Result<Vec<ControlMessage>, StoreError> {
-    let mut back = Vec::new();
-    for path in files(store)?.into_iter().filter(|path| !is_taken(path)) {
-        let Ok(mail) = read(&path) else { continue };
-        // A receiver that takes it meanwhile renames the file, and the removal finds none.
-        if is_meant(&mail) && remove_file(&path).map_err(|error| failed(store, &error))? {
-            back.push(mail);
-        }
-    }
-    Ok(back)
+    let mut messages = pending(store)?;
+    messages.retain(is_meant);
+    Ok(messages)
+}
+
+/// Deletes a message unless a receiver has taken it. Returns whether it was deleted.
+pub(super) fn withdraw(store: &Path, message: &ControlMessage) -> Result<bool, StoreError> {
+    let [waiting, _] = paths(store, message);
+    // A receiver that takes it meanwhile renames the file, and the removal finds none.
+    remove_file(&waiting).map_err(|error| failed(store, &error))
 }
 
 /// Returns the state of a message.
@@ -287,7 +303,6 @@ fn put_aside(folder: &Path, path: &Path) {
 mod tests {
     use conclave_core::protocol::control::ControlCommand;
     use conclave_core::types::approval::Approval;
-    use conclave_core::types::ids::CallId;
 
     use super::*;
 
@@ -372,11 +387,9 @@ mod tests {
         // As after a crash: nothing was deleted, so all messages are received again.
         assert_eq!(all(temp.path()), sent);
         assert!(sent.iter().all(|mail| state(temp.path(), mail).unwrap() == MailState::Taken));
-        assert_eq!(
-            take_back(temp.path(), &|_| true).unwrap(),
-            [],
-            "nobody takes back what a room may have"
-        );
+        for mail in &sent {
+            assert!(!withdraw(temp.path(), mail).unwrap(), "a room may have it");
+        }
         assert_eq!(pending(temp.path()).unwrap(), sent);
         let received =
             receive(temp.path(), &|mail| mail.room.as_str() == "a", &|_| false, &|_| false)

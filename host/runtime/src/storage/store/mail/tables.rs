@@ -1,14 +1,20 @@
-//! Messages in the table `inbox` of a database. Whoever sends one also wakes the run, if it sleeps.
+//! Messages in the table `inbox` of a database. Whoever sends one also wakes the run, if it sleeps. A
+//! pause keeps workers from taking it.
 
-use conclave_core::types::ids::ControlId;
+use conclave_core::types::ids::{CallId, ControlId, RoomId};
 
-use super::{ControlMessage, MailState, WORD_BYTES};
-use crate::storage::store::sql::{Sql, SqlError, SqlErrorKind, SqlResult};
+use super::{ControlMessage, DAY_MS, MailState, WORD_BYTES};
+use crate::storage::store::ControlCommand;
+use crate::storage::store::sql::{Sql, SqlError, SqlErrorKind, SqlResult, Value};
 
 /// The states of a row: sent, received by a host, or unreadable.
 const SENT: i64 = 0;
 const TAKEN: i64 = 1;
 const BAD: i64 = 2;
+
+/// The time at which workers take a paused run: none. It differs from the time of a run that waits for
+/// a message, so that a message which lifts no pause does not wake it.
+const PAUSED: i64 = i64::MAX - 1;
 
 pub(super) fn send(tables: &dyn Sql, message: &ControlMessage) -> SqlResult<()> {
     insert(tables, message, None).map(drop)
@@ -46,51 +52,101 @@ fn insert(tables: &dyn Sql, message: &ControlMessage, settles: Option<i64>) -> S
         return Err(SqlError::new(SqlErrorKind::Other, what));
     }
     let run = message.room.run();
-    tables.has_row(
-        "WITH sent AS (
-             INSERT INTO inbox (id, room, body, settles, state) VALUES (?1, ?2, ?3, ?4, 0)
+    // Others wait with the pause.
+    let lifts_pause = matches!(message.word, ControlCommand::Unpause | ControlCommand::Stop { .. });
+    let wake_at = if is_pause(message) { PAUSED } else { 0 };
+    let inserted = tables.first(
+        "WITH recipient AS (SELECT room FROM rooms WHERE room = ?2),
+         sent AS (
+             INSERT INTO inbox (id, room, body, settles, state)
+             SELECT ?1, room, ?3, CAST(?4 AS BIGINT), 0 FROM recipient
              ON CONFLICT DO NOTHING RETURNING id),
-         woken AS (UPDATE rooms SET wake_at = 0 WHERE room = ?5 AND EXISTS (SELECT 1 FROM sent)
-             RETURNING room)
-         SELECT id FROM sent",
+         woken AS (UPDATE rooms SET wake_at = ?6 WHERE room = ?5 AND EXISTS (SELECT 1 FROM sent)
+             AND (wake_at <> ?7 OR ?8 = 1) RETURNING room)
+         SELECT count(*) FROM sent HAVING EXISTS (SELECT 1 FROM recipient)",
         &[
             message.id.as_str().into(),
             message.room.as_str().into(),
             body.as_str().into(),
             settles.into(),
             run.as_str().into(),
+            wake_at.into(),
+            PAUSED.into(),
+            lifts_pause.into(),
+        ],
+        |row| row.get::<bool>(0),
+    )?;
+    let unknown = || SqlError::new(SqlErrorKind::UnknownRoom, message.room.to_string());
+    inserted.ok_or_else(unknown)
+}
+
+pub(super) fn pending(tables: &dyn Sql) -> SqlResult<Vec<ControlMessage>> {
+    messages(tables, "TRUE", &[])
+}
+
+/// Returns the messages to the rooms of a run.
+pub(super) fn of_run(tables: &dyn Sql, run: &RoomId) -> SqlResult<Vec<ControlMessage>> {
+    messages(tables, "split_part(room, '/', 1) = ?1", &[run.as_str().into()])
+}
+
+/// Returns the messages that settle calls.
+pub(super) fn decisions(tables: &dyn Sql) -> SqlResult<Vec<ControlMessage>> {
+    messages(tables, "settles IS NOT NULL", &[])
+}
+
+/// Returns the message that settles a call of a room.
+pub(super) fn decision(
+    tables: &dyn Sql,
+    room: &RoomId,
+    call: CallId,
+) -> SqlResult<Option<ControlMessage>> {
+    let values = [room.as_str().into(), call.0.into()];
+    Ok(messages(tables, "room = ?1 AND settles = ?2", &values)?.pop())
+}
+
+/// Returns the readable messages that meet a condition, in order of creation.
+fn messages(
+    tables: &dyn Sql,
+    condition: &str,
+    values: &[Value<'_>],
+) -> SqlResult<Vec<ControlMessage>> {
+    let query = format!("SELECT body FROM inbox WHERE state <> 2 AND {condition} ORDER BY id");
+    let bodies = tables.rows(&query, values, |row| row.get::<String>(0))?;
+    Ok(bodies.iter().filter_map(|body| parse(body).ok()).collect())
+}
+
+/// Deletes a message unless a receiver has taken it. Returns whether it was deleted. Without its
+/// pause, a run is due again.
+pub(super) fn withdraw(tables: &dyn Sql, message: &ControlMessage) -> SqlResult<bool> {
+    tables.has_row(
+        "WITH gone AS (DELETE FROM inbox WHERE id = ?1 AND state = ?2 RETURNING id),
+         woken AS (UPDATE rooms SET wake_at = 0 WHERE room = ?3 AND wake_at = ?4 AND ?5 = 1
+             AND EXISTS (SELECT 1 FROM gone) RETURNING room)
+         SELECT id FROM gone",
+        &[
+            message.id.as_str().into(),
+            SENT.into(),
+            message.room.as_str().into(),
+            PAUSED.into(),
+            is_pause(message).into(),
         ],
     )
 }
 
-pub(super) fn pending(tables: &dyn Sql) -> SqlResult<Vec<ControlMessage>> {
-    let bodies =
-        tables.rows("SELECT body FROM inbox WHERE state <> 2 ORDER BY id", &[], |row| {
-            row.get::<String>(0)
-        })?;
-    Ok(bodies.iter().filter_map(|body| parse(body).ok()).collect())
+/// Whether the message pauses a whole run.
+fn is_pause(message: &ControlMessage) -> bool {
+    matches!(message.word, ControlCommand::Pause { .. }) && message.room == message.room.run()
 }
 
-pub(super) fn take_back(
-    tables: &dyn Sql,
-    is_meant: &dyn Fn(&ControlMessage) -> bool,
-) -> SqlResult<Vec<ControlMessage>> {
-    let mut back = Vec::new();
-    for message in pending(tables)?.into_iter().filter(is_meant) {
-        if withdraw(tables, &message)? {
-            back.push(message);
-        }
-    }
-    Ok(back)
-}
-
-/// Deletes a message unless a receiver has taken it. Returns whether it was deleted.
-pub(super) fn withdraw(tables: &dyn Sql, message: &ControlMessage) -> SqlResult<bool> {
-    let deleted = tables.execute(
-        "DELETE FROM inbox WHERE id = ?1 AND state = ?2",
-        &[message.id.as_str().into(), SENT.into()],
-    )?;
-    Ok(deleted > 0)
+/// Deletes the messages more than a day old whose rooms have ended or are not stored. An id begins
+/// with the time of its message.
+pub(in crate::storage::store) fn delete_undeliverable(tables: &dyn Sql) -> SqlResult<u64> {
+    tables.execute(
+        "DELETE FROM inbox WHERE id < lpad(CAST(
+             CAST(extract(epoch FROM now()) * 1000 AS BIGINT) - ?1 AS TEXT), 20, '0')
+         AND NOT EXISTS (SELECT 1 FROM rooms WHERE rooms.room = inbox.room AND ended IS NULL)",
+        &[DAY_MS.into()],
+    )
 }
 
 pub(super) fn state(tables: &dyn Sql, message: &ControlMessage) -> SqlResult<MailState> {

@@ -2,9 +2,12 @@
 
 use std::error::Error as _;
 
+use postgres_types::WrongType;
 use tokio_postgres::Error;
 
+use super::connecting::Connecting;
 use super::tls;
+use crate::storage::store::StoreAddress;
 use crate::storage::store::sql::{SqlError, SqlErrorKind};
 
 impl From<Error> for SqlError {
@@ -14,6 +17,10 @@ impl From<Error> for SqlError {
             // A handshake that is refused is refused again.
             None if tls::remedy(&error).is_some() => SqlErrorKind::Other,
             // Without an answer of the server the connection is gone, or was never there.
+            // A column of this name that another product made.
+            None if error.source().is_some_and(|source| source.is::<WrongType>()) => {
+                SqlErrorKind::Incomplete
+            }
             None if error.is_closed() || error.source().is_some_and(is_io) => SqlErrorKind::Unknown,
             None => SqlErrorKind::Other,
         };
@@ -36,6 +43,11 @@ fn kind(code: &str) -> SqlErrorKind {
         "40001" | "40P01" | "CV002" => SqlErrorKind::Conflict,
         "CV001" => SqlErrorKind::WriteRefused,
         "CV003" => SqlErrorKind::BlobMissing,
+        // Undefined, or there with another shape: schema, table, column, function, object, type.
+        "3F000" | "42P01" | "42703" | "42883" | "42704" | "42804" | "42P07" | "42723" => {
+            SqlErrorKind::Incomplete
+        }
+        "42501" => SqlErrorKind::NoRights,
         "53100" => SqlErrorKind::Full,
         "58030" => SqlErrorKind::Disk,
         "XX001" | "XX002" => SqlErrorKind::Damaged,
@@ -44,6 +56,33 @@ fn kind(code: &str) -> SqlErrorKind {
         _ if code.starts_with("57P") || code.starts_with("08") => SqlErrorKind::Unknown,
         _ if code.starts_with("23") => SqlErrorKind::Constraint,
         _ => SqlErrorKind::Other,
+    }
+}
+
+/// Returns what the operator of a database does about an error of this kind.
+pub(in crate::storage::store) fn remedy_of(
+    kind: SqlErrorKind,
+    store: &StoreAddress,
+) -> Option<String> {
+    let StoreAddress::Postgres(address) = store else { return None };
+    match kind {
+        SqlErrorKind::Incomplete => Some(
+            "the schema `conclave` lacks a part, or is not Conclave's: restore it from a backup, \
+             name a database of its own, or if nothing in it is needed: DROP SCHEMA conclave CASCADE;"
+                .to_owned(),
+        ),
+        SqlErrorKind::NoRights => {
+            let config = Connecting::of(address).ok()?.config;
+            let role = config.get_user().unwrap_or("ROLE");
+            let database = config.get_dbname().unwrap_or(role);
+            let objects = "SCHEMA conclave";
+            Some(format!(
+                "as the owner of the database: GRANT CREATE ON DATABASE {database} TO {role}; and if \
+                 the schema is there: GRANT USAGE ON {objects} TO {role}; \
+                 GRANT ALL ON ALL TABLES IN {objects} TO {role};"
+            ))
+        }
+        _ => None,
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use futures_util::TryStreamExt as _;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_postgres::types::ToSql;
@@ -187,11 +188,11 @@ impl Sql for Link {
     fn query(&self, statement: &str, values: &[Value<'_>], take: TakeRow<'_>) -> SqlResult<()> {
         let statement = self.prepare(statement)?;
         let parameters = values.iter().map(|value| Parameter(*value));
-        let rows = self.wait(self.client()?.query_raw(&statement, parameters))?;
-        // Waits for one row at a time, so that a table is never in memory as a whole. A silent
-        // connection ends by its keep-alive.
-        for row in futures_executor::block_on_stream(Box::pin(rows)) {
-            if let ControlFlow::Break(()) = take(&SqlRow::Postgres(&row?))? {
+        let mut rows = Box::pin(self.wait(self.client()?.query_raw(&statement, parameters))?);
+        // Waits for one row at a time, so that a table is never in memory as a whole. A server may
+        // stop between two rows, and answer the keep-alive all the same.
+        while let Some(row) = self.wait(rows.try_next())? {
+            if let ControlFlow::Break(()) = take(&SqlRow::Postgres(&row))? {
                 break;
             }
         }
@@ -292,4 +293,33 @@ fn connection_lost() -> SqlError {
 fn silent(patience: Duration) -> SqlError {
     let what = format!("PostgreSQL did not answer within {} s", patience.as_secs());
     SqlError::new(SqlErrorKind::Unknown, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::storage::store::TestDatabase;
+
+    /// More than the server's buffer before it stops, so that rows arrive first.
+    const STOPS: &str = "SELECT repeat('x', 100000), CASE WHEN n = 50 THEN pg_sleep(10) END
+        FROM generate_series(1, 100) AS n";
+
+    #[test]
+    fn a_server_that_stops_in_the_middle_of_an_answer_is_not_waited_for() {
+        let Some(database) = TestDatabase::new() else { return };
+        let link = Link::to(&database.address).unwrap();
+        let (began, mut rows) = (Instant::now(), 0);
+        let result = link.patiently(Duration::from_millis(300), |link| {
+            link.query(STOPS, &[], &mut |_| {
+                rows += 1;
+                Ok(ControlFlow::Continue(()))
+            })
+        });
+        let error = result.unwrap_err();
+        assert_eq!(error.kind, SqlErrorKind::Unknown, "{error}");
+        assert!(rows > 0 && began.elapsed() < Duration::from_secs(5), "{rows} rows");
+        assert!(link.is_lost(), "nothing more is asked of it");
+    }
 }

@@ -9,8 +9,8 @@ use conclave_core::types::ids::{ControlId, Millis, RoomId, TimerId};
 use conclave_core::types::outcome::Status;
 use conclave_core::types::usage::Spent;
 
-use super::{AuditRow, RunFilter, RunMatch, StoreReader};
-use crate::storage::store::rows::{RoomRow, RunRow, RunState, WaitRow};
+use super::{AuditRow, RunFilter, RunMatch, StoreReader, WithDamaged};
+use crate::storage::store::rows::{DamagedRow, RoomRow, RunRow, RunState, WaitRow};
 use crate::storage::store::sql::{EngineKind, Sql, SqlError, SqlErrorKind, SqlResult, SqlRow};
 use crate::storage::store::{chain, read};
 
@@ -63,21 +63,28 @@ fn one_run_query(engine: EngineKind) -> String {
     runs_query(engine, "AND room = ?2")
 }
 
-pub(super) fn runs(reader: &StoreReader, filter: &RunFilter) -> SqlResult<Vec<RunRow>> {
+/// Returns the runs that match a filter, and the rows of runs that cannot be read.
+pub(super) fn runs(reader: &StoreReader, filter: &RunFilter) -> SqlResult<WithDamaged<RunRow>> {
     let (live, most) = (reader.live()?, filter.most.unwrap_or(usize::MAX));
     let since = filter.since.map_or(i64::MIN, |since| i64::try_from(since.0).unwrap_or(i64::MAX));
-    let mut all = Vec::new();
+    let (mut all, mut damaged) = (Vec::new(), Vec::new());
     if most == 0 {
-        return Ok(all);
+        return Ok((all, damaged));
     }
     reader.tables.query(&filter.query(reader.tables.engine()), &[since.into()], &mut |row| {
-        let run = run(reader, row, live)?;
-        if filter.takes(&run) {
-            all.push(run);
+        match run(reader, row, live) {
+            Ok(run) if filter.takes(&run) => all.push(run),
+            Ok(_) => {}
+            Err(error) => damaged.push(damaged_row(row, &error)?),
         }
         Ok(if all.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
     })?;
-    Ok(all)
+    Ok((all, damaged))
+}
+
+/// A row whose first column is its room, and that cannot be read because of an error.
+fn damaged_row(row: &SqlRow<'_>, error: &SqlError) -> SqlResult<DamagedRow> {
+    Ok(DamagedRow { room: RoomId::from(row.get::<String>(0)?), what: error.to_string() })
 }
 
 impl RunFilter {
@@ -161,8 +168,7 @@ fn state(
 
 fn json<T: serde::de::DeserializeOwned>(text: &str, column: usize) -> SqlResult<T> {
     serde_json::from_str(text).map_err(|error| {
-        let what = format!("Conversion error from type Text at index: {column}, {error}");
-        SqlError::new(SqlErrorKind::Other, what)
+        SqlError::new(SqlErrorKind::Damaged, format!("column {column} cannot be read: {error}"))
     })
 }
 
@@ -257,35 +263,61 @@ pub(in crate::storage::store) fn waits(
     live: Option<i64>,
     run: Option<&RoomId>,
 ) -> SqlResult<Vec<WaitRow>> {
+    tables.rows(&waits_query(tables), &[run.map(RoomId::as_str).into()], |row| wait(row, live))
+}
+
+/// Does the same, and returns the rows that cannot be read beside the others.
+pub(super) fn readable_waits(
+    reader: &StoreReader,
+    run: Option<&RoomId>,
+) -> SqlResult<WithDamaged<WaitRow>> {
+    let (tables, live) = (&*reader.tables, reader.live()?);
+    let (mut all, mut damaged) = (Vec::new(), Vec::new());
+    tables.each(&waits_query(tables), &[run.map(RoomId::as_str).into()], |row| {
+        match wait(row, live) {
+            Ok(wait) => all.push(wait),
+            Err(error) => damaged.push(damaged_row(row, &error)?),
+        }
+        Ok(())
+    })?;
+    Ok((all, damaged))
+}
+
+fn waits_query(tables: &dyn Sql) -> String {
     let live_column = live_column(tables.engine());
     // Timers come before other work of the same time, by their numbers.
-    let waits = format!(
+    format!(
         "SELECT waits.room, key, 0 AS timer, kind, target, NULL AS at, since, {live_column}
          FROM waits JOIN rooms USING (room) WHERE CAST(?1 AS TEXT) IS NULL OR run = ?1
          UNION ALL
          SELECT timers.room, '', timer, 'timer', '', at, since, {live_column}
          FROM timers JOIN rooms USING (room) WHERE CAST(?1 AS TEXT) IS NULL OR run = ?1
          ORDER BY 7, 1, 2, 3"
-    );
-    tables.rows(&waits, &[run.map(RoomId::as_str).into()], |row| {
-        let at = row.get::<Option<u64>>(5)?.map(Millis);
-        let key = match at {
-            Some(_) => WaitKey::Timer(TimerId(row.get(2)?)),
-            None => json(&row.get::<String>(1)?, 1)?,
-        };
-        Ok(WaitRow {
-            room: RoomId::from(row.get::<String>(0)?),
-            since: Millis(row.get(6)?),
-            wait: PendingWork { key, kind: row.get(3)?, target: row.get(4)?, at, request: None },
-            is_live: live == Some(row.get(7)?),
-        })
+    )
+}
+
+fn wait(row: &SqlRow<'_>, live: Option<i64>) -> SqlResult<WaitRow> {
+    let at = row.get::<Option<u64>>(5)?.map(Millis);
+    let key = match at {
+        Some(_) => WaitKey::Timer(TimerId(row.get(2)?)),
+        None => json(&row.get::<String>(1)?, 1)?,
+    };
+    Ok(WaitRow {
+        room: RoomId::from(row.get::<String>(0)?),
+        since: Millis(row.get(6)?),
+        wait: PendingWork { key, kind: row.get(3)?, target: row.get(4)?, at, request: None },
+        is_live: live == Some(row.get(7)?),
     })
 }
 
-/// Returns the waits for an approver, each with the request that the records of its room lead to.
-/// A request stays out if this host cannot fold the records, or if they ask for no approval.
-pub(super) fn approvals(reader: &StoreReader, run: Option<&RoomId>) -> SqlResult<Vec<WaitRow>> {
-    let mut waits = waits(&*reader.tables, reader.live()?, run)?;
+/// Returns the waits for an approver, each with the request that the records of its room lead to,
+/// and the rows that cannot be read. A request stays out if this host cannot fold the records, or
+/// if they ask for no approval.
+pub(super) fn approvals(
+    reader: &StoreReader,
+    run: Option<&RoomId>,
+) -> SqlResult<WithDamaged<WaitRow>> {
+    let (mut waits, damaged) = readable_waits(reader, run)?;
     waits.retain(|row| row.wait.asks_approval());
     let mut folds: BTreeMap<RoomId, Option<RoomRowFold>> = BTreeMap::new();
     for row in &mut waits {
@@ -297,7 +329,7 @@ pub(super) fn approvals(reader: &StoreReader, run: Option<&RoomId>) -> SqlResult
             row.wait.key.call().zip(fold).and_then(|(call, fold)| fold.open_approval(call));
         row.wait.request = request.cloned().map(Box::new);
     }
-    Ok(waits)
+    Ok((waits, damaged))
 }
 
 pub(super) fn audit(

@@ -60,17 +60,15 @@ impl StoreWriter {
             });
         }
         for open in rooms.iter().filter(|open| !open.has_ended) {
-            if open.has_other_rules {
+            if open.has_other_rules || !self.end(&open.room, &open.principal, reason)? {
                 self.end_unread(open, reason)?;
-            } else {
-                self.end(&open.room, &open.principal, reason)?;
             }
         }
         Ok(())
     }
 
-    /// Ends a room whose records this host cannot fold: only the stop is recorded, so that the run
-    /// counts as ended and can be removed.
+    /// Ends a room whose records this host cannot fold, because of other rules or damage: only the
+    /// stop is recorded, so that the run counts as ended and can be removed.
     fn end_unread(self: &Arc<Self>, open: &OpenRoom, reason: &str) -> Result<(), StoreError> {
         let other = |what: String| StoreError::Other { store: self.address.clone(), what };
         let journals = StoreJournals::new(self, Durability::Group, RunOrigin::default());
@@ -114,18 +112,23 @@ impl StoreWriter {
         }
     }
 
+    /// Appends the end that the records of a room lead to. Returns false if the records are damaged,
+    /// and appends nothing then.
     fn end(
         self: &Arc<Self>,
         room: &RoomId,
         principal: &Principal,
         reason: &str,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let other = |what: String| StoreError::Other { store: self.address.clone(), what };
         // The origin noted with the run stays, so the default here is never written.
         let journals = StoreJournals::new(self, Durability::Group, RunOrigin::default());
-        let reopened =
-            journals.reopen_now(room, SystemClock.now()).map_err(|cause| other(cause.text))?;
-        let Some(reopened) = reopened else { return Ok(()) };
+        let reopened = match journals.reopen_now(room, SystemClock.now()) {
+            Ok(Some(reopened)) => reopened,
+            Ok(None) => return Ok(true),
+            Err(damaged) if damaged.kind == std::io::ErrorKind::InvalidData => return Ok(false),
+            Err(cause) => return Err(other(cause.text)),
+        };
         let last_at = reopened.last_at();
         let (unfinished, mut journal, _) = reopened.folded();
         // Never before the last record, even if the clock was set back.
@@ -162,6 +165,6 @@ impl StoreWriter {
             outcome: folded.outcome().or(Some(&stopped)),
             spent,
         };
-        self.append_durable(&mut *journal, &entry)
+        self.append_durable(&mut *journal, &entry).map(|()| true)
     }
 }

@@ -22,9 +22,7 @@ use crate::storage::journal::{
 };
 #[cfg(feature = "postgres")]
 use crate::storage::store::sql::Sql;
-use crate::storage::store::{
-    ControlMessage, Durability, RunOrigin, StoreAddress, StoreReader, mail,
-};
+use crate::storage::store::{ControlMessage, Durability, RunOrigin, StoreAddress, mail};
 use crate::support::clock::BoxFuture;
 
 /// The number of characters of the first message that lists can search.
@@ -138,7 +136,10 @@ impl StoreJournals {
         let of_room = room.clone();
         // The records are not read, so the rules by which they were written do not matter.
         let next = self.writer.read_now(move |tables| {
-            let next = "SELECT coalesce(max(seq) + 1, 0) FROM events WHERE room = ?1";
+            // The last of them may be missing, and the row of the room still counts them.
+            let next = "SELECT CASE WHEN max(seq) + 1 > records THEN max(seq) + 1 ELSE records END
+                FROM rooms LEFT JOIN events ON events.room = rooms.room
+                WHERE rooms.room = ?1 GROUP BY rooms.room, records";
             tables.first(next, &[of_room.as_str().into()], |row| row.get(0))
         });
         journal.next = next.map_err(|error| Cause::of(&error))?.unwrap_or_default();
@@ -246,24 +247,14 @@ impl Journals for StoreJournals {
     }
 
     fn records(&self, room: &RoomId) -> RecordsReading {
-        let (journals, room) = (self.clone(), room.clone());
+        let (writer, room) = (Arc::clone(&self.writer), room.clone());
         Box::pin(async move {
-            let (place, writer) = (journals.writer.place(), Arc::clone(&journals.writer));
             let read = async {
                 // Records that the writer still holds are part of the room.
                 writer.barrier().await?;
-                let (address, room) = (writer.address().clone(), room.clone());
-                let read = tokio::task::spawn_blocking(move || {
-                    StoreReader::open(address).and_then(|reader| reader.records(&room))
-                });
-                let broken = |error: &dyn std::fmt::Display| {
-                    Cause::new(std::io::ErrorKind::Other, error.to_string())
-                };
-                let read = read.await.map_err(|error| broken(&error))?;
-                read.map_err(|error| broken(&error))
+                writer.records(&room).await
             };
-            let records: Result<Vec<Record>, Cause> = read.await;
-            let records = records.map_err(|cause| cause.failure(&room, &place))?;
+            let records = read.await.map_err(|cause| cause.failure(&room, &writer.place()))?;
             Ok((!records.is_empty()).then_some(records))
         })
     }

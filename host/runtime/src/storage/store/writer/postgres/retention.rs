@@ -1,10 +1,12 @@
-//! Retention in PostgreSQL: removes ended runs that no host has, and blobs without references.
+//! Retention in PostgreSQL: removes ended runs that no host has, messages that nobody will receive,
+//! and blobs without references.
 
 use std::collections::HashSet;
 
 use conclave_core::types::ids::RoomId;
 
 use super::{BlobFolder, Collected, Link, Retention, SqlError, SqlErrorKind, SqlResult};
+use crate::storage::store::mail;
 use crate::storage::store::writer::retention::find_digests;
 use crate::support::clock::{Clock, SystemClock};
 
@@ -97,6 +99,7 @@ pub(super) fn collect(
             }
         }
     }
+    mail::delete_undeliverable(link)?;
     if !is_bounded || is_worth_it(link, collected.records)? {
         // Hosts that store a blob wait here, and find it gone.
         link.batch("LOCK TABLE blobs IN SHARE ROW EXCLUSIVE MODE")?;
