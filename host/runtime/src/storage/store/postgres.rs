@@ -23,9 +23,9 @@ pub(super) use lease::{HostEntry, Lease};
 pub(crate) use link::Link;
 pub(super) use password::password_in;
 pub(super) use reader::open_reader;
-pub(super) use schema::{UNSAFE, check_durability, noting_unsafe_commits};
 #[cfg(test)]
 pub(super) use schema::make_first_format;
+pub(super) use schema::{UNSAFE, check_durability, noting_unsafe_commits};
 pub(super) use session::PATIENCE;
 pub(crate) use session::{Session, SessionError};
 pub(super) use values::{value, without_nul};

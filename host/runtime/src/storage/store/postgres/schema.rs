@@ -102,6 +102,8 @@ pub(crate) fn noting_unsafe_commits(link: &Link, statement: &str) -> String {
         "{statement} UNION ALL SELECT {UNSAFE}
          WHERE current_setting('fsync') <> 'on' {has_no_standby}"
     )
+}
+
 /// Makes the tables of format 1.
 #[cfg(test)]
 pub(crate) fn make_first_format(link: &Link) -> SqlResult<()> {
