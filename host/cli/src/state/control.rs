@@ -17,7 +17,6 @@ use serde_json::json;
 use crate::args::OutputArgs;
 use crate::program::error::CliError;
 use crate::state::stored_run::StoredRun;
-use crate::state::stores;
 use crate::ui::show::printable;
 use crate::ui::stdout;
 
@@ -129,11 +128,9 @@ fn look(
                 return Ok(Some(Delivery::Waiting));
             }
             // If the receiver takes it in between, the next check sees it as taken.
-            (_, MailState::Waiting) if is_late => {
-                if reader.mail().withdraw(message)? {
-                    return Err(not_received(row, most)
-                        .hint("try again with a longer --wait, or end that process"));
-                }
+            (_, MailState::Waiting) if is_late && reader.mail().withdraw(message)? => {
+                return Err(not_received(row, most)
+                    .hint("try again with a longer --wait, or end that process"));
             }
             (_, MailState::Taken) if is_late => {
                 let what = format!(

@@ -317,9 +317,6 @@ impl From<StoreError> for CliError {
                 failure.hint("use the conclave that wrote it, or a newer one")
             }
             StoreError::Tables { remedy, .. } => failure.hint(remedy),
-            StoreError::Unreachable { .. } => {
-                failure.hint("check that the database server runs and can be reached from here")
-            }
             StoreError::Older { .. }
             | StoreError::Damaged { .. }
             | StoreError::BlobFolder { .. }

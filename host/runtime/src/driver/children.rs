@@ -30,9 +30,9 @@ pub(super) struct LeftRoom {
 /// The way to a room from its children that stopped without an end. It is made with the first
 /// child, because most rooms have none.
 #[derive(Default)]
-pub(super) struct LeftChildren(
-    Option<(UnboundedSender<Box<LeftRoom>>, UnboundedReceiver<Box<LeftRoom>>)>,
-);
+pub(super) struct LeftChildren(Option<LeftRooms>);
+
+type LeftRooms = (UnboundedSender<Box<LeftRoom>>, UnboundedReceiver<Box<LeftRoom>>);
 
 impl LeftChildren {
     fn sender(&mut self) -> UnboundedSender<Box<LeftRoom>> {

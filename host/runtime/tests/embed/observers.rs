@@ -321,15 +321,15 @@ impl Journals for Unreadable {
 
     fn records(&self, room: &RoomId) -> RecordsReading {
         if self.1.fetch_add(1, Ordering::SeqCst) > 0 {
-            return self.0.records(room);
+            return Journals::records(&self.0, room);
         }
         let cause = std::io::Error::other("the database is away");
         let failure = JournalFailure::new(room.clone(), "memory".to_owned(), cause);
         Box::pin(std::future::ready(Err(failure)))
     }
 
-    fn reopen(&self, room: &RoomId) -> Reopening {
-        self.0.reopen(room)
+    fn reopen(&self, room: &RoomId, now: Millis) -> Reopening {
+        self.0.reopen(room, now)
     }
 }
 

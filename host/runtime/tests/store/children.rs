@@ -66,8 +66,8 @@ impl Journals for FailingJournals {
         }))
     }
 
-    fn reopen(&self, room: &RoomId) -> Reopening {
-        self.journals.reopen(room)
+    fn reopen(&self, room: &RoomId, now: Millis) -> Reopening {
+        self.journals.reopen(room, now)
     }
 }
 

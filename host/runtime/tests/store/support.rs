@@ -47,7 +47,7 @@ impl StorePlace {
     pub(crate) fn in_database() -> Option<Self> {
         let database = conclave_test_servers::postgres_or_skip(TestPostgres::shared())?;
         let address = database.url().parse().unwrap();
-        Some(Self { address, _database: Some(database), ..Self::new() })
+        Some(Self { address, database: Some(database), ..Self::new() })
     }
 
     pub(crate) fn address(&self) -> &StoreAddress {

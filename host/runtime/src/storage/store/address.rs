@@ -21,7 +21,8 @@ pub enum StoreAddress {
 /// The address of a PostgreSQL database, as a URL. Its display never has the password.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PostgresAddress {
-    url: url::Url,
+    // In a box, because addresses are part of errors.
+    url: Box<url::Url>,
     /// The address as it was written, without passwords. `url` has several hosts as parameters.
     public: String,
 }
@@ -160,10 +161,10 @@ impl PostgresAddress {
     fn parse(text: &str) -> Result<Self, AddressError> {
         check_characters(text)?;
         let with_hosts = with_hosts_as_parameters(text);
-        let url = url::Url::parse(&with_hosts)
-            .map_err(|error| AddressError::Malformed(error.to_string()))?;
+        let url = url::Url::parse(&with_hosts).map(Box::new);
+        let url = url.map_err(|error| AddressError::Malformed(error.to_string()))?;
         let public = match with_hosts {
-            Cow::Borrowed(_) => without_password(url.clone()).into(),
+            Cow::Borrowed(_) => without_password((*url).clone()).into(),
             // A URL has one host, so that text is shown.
             Cow::Owned(_) => without_password_in(text),
         };

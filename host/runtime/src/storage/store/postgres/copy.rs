@@ -101,16 +101,11 @@ impl DatabaseCopy {
         };
         let list = |words: Vec<String>| (!words.is_empty()).then(|| words.join(","));
         let text = |text: Option<&str>| text.map(str::to_owned);
-        let tls = match self.connecting.tls {
-            TlsMode::Disable => "disable",
-            TlsMode::Prefer => "prefer",
-            TlsMode::Require => "require",
-            TlsMode::VerifyCa => "verify-ca",
-            TlsMode::VerifyFull => "verify-full",
-        };
-        let roots = match &self.connecting.roots {
-            Some(file) => Some(file.display().to_string()),
-            None if self.connecting.tls == TlsMode::VerifyFull && version >= KNOWS_AUTHORITIES => {
+        let tls = &self.connecting.tls;
+        let file = |path: &Path| path.display().to_string();
+        let roots = match &tls.roots {
+            Some(path) => Some(file(path)),
+            None if tls.mode == TlsMode::VerifyFull && version >= KNOWS_AUTHORITIES => {
                 Some("system".to_owned())
             }
             None => None,
@@ -124,8 +119,10 @@ impl DatabaseCopy {
             ("PGDATABASE", text(config.get_dbname())),
             ("PGPASSWORD", password),
             ("PGOPTIONS", text(config.get_options())),
-            ("PGSSLMODE", Some(tls.to_owned())),
+            ("PGSSLMODE", Some(tls.mode.name().to_owned())),
             ("PGSSLROOTCERT", roots),
+            ("PGSSLCERT", tls.certificate.as_ref().map(|(certificate, _)| file(certificate))),
+            ("PGSSLKEY", tls.certificate.as_ref().map(|(_, key)| file(key))),
             ("PGTARGETSESSIONATTRS", is_primary.then(|| "read-write".to_owned())),
         ];
         variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()

@@ -43,15 +43,24 @@ pub(super) struct TlsOptions {
 }
 
 impl TlsMode {
+    const ALL: [Self; 5] =
+        [Self::Disable, Self::Prefer, Self::Require, Self::VerifyCa, Self::VerifyFull];
+
     pub(super) fn of_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "disable" => Self::Disable,
-            "prefer" | "allow" => Self::Prefer,
-            "require" => Self::Require,
-            "verify-ca" => Self::VerifyCa,
-            "verify-full" => Self::VerifyFull,
-            _ => return None,
-        })
+        if name == "allow" {
+            return Some(Self::Prefer);
+        }
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Disable => "disable",
+            Self::Prefer => "prefer",
+            Self::Require => "require",
+            Self::VerifyCa => "verify-ca",
+            Self::VerifyFull => "verify-full",
+        }
     }
 }
 

@@ -35,7 +35,7 @@ fn nothing_is_acknowledged_after_the_server_has_become_unsafe() -> Result<(), Po
     let second = [write("r", 1, 1..2)];
     let error = refusal(&mut engine, &second);
     assert!(error.contains("ALTER SYSTEM SET fsync = on;"), "{error}");
-    assert!(engine.take(&RoomId::from("r")).is_err(), "a run is not taken either");
+    assert!(engine.take(&RoomId::from("r"), Millis(0)).is_err(), "a run is not taken either");
 
     // Once it is safe again, what was sent then counts once.
     server.set("fsync", "on")?;
