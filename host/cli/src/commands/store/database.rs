@@ -113,6 +113,8 @@ fn report(
     if output.result_only() {
         return Ok(());
     }
+    // The address of a store takes no relative path.
+    let to = std::path::absolute(to).unwrap_or_else(|_| to.to_owned());
     let path = |name: &str| shell(&to.join(name).display().to_string());
     stdout::unbroken(note(format_args!(
         "restore it with: createdb NEW && pg_restore --no-owner --dbname=NEW {}",

@@ -25,9 +25,12 @@ const RUNS: &str = "SELECT room FROM rooms WHERE parent IS NULL AND ended < ?1
 
 /// A reference is a digest in the JSON of an event or of its parts, or in a message to a run. Those of
 /// large parts, which are files, are passed. Attachments that another host holds are spared, and
-/// blobs that one has just stored, because its records may be under way. A host ends its row when it
-/// ends well; of one that was lost it stays for a day, because it may only be cut off.
-const BLOBS: &str = "WITH parts AS (
+/// blobs that one has just stored, because its records may be under way. A host counts up to an hour
+/// after its lease, because it may only be cut off. Should it come back later, its records that refer
+/// to a removed blob are refused.
+const BLOBS: &str = "WITH others AS (
+        SELECT host FROM hosts WHERE host <> ?2 AND until > clock_timestamp() - INTERVAL '1 hour'),
+    parts AS (
         SELECT DISTINCT found[1] AS sha256 FROM events, regexp_matches(parts, '[0-9a-f]{64}', 'g') AS found),
     used AS (
         SELECT found[1] AS sha256 FROM events, regexp_matches(body, '[0-9a-f]{64}', 'g') AS found
@@ -35,11 +38,11 @@ const BLOBS: &str = "WITH parts AS (
         UNION SELECT sha256 FROM parts
         UNION SELECT found[1] FROM parts JOIN blobs USING (sha256),
             regexp_matches(convert_from(bytes, 'UTF8'), '[0-9a-f]{64}', 'g') AS found
-        UNION SELECT held_blobs.sha256 FROM held_blobs JOIN hosts USING (host) WHERE host <> ?2),
+        UNION SELECT held_blobs.sha256 FROM held_blobs JOIN others USING (host)),
     gone AS (
         DELETE FROM blobs WHERE sha256 NOT IN (SELECT sha256 FROM used)
         AND sha256 <> ALL (?1) AND sha256 <> ALL (?3)
-        AND (stored < now() - INTERVAL '1 hour' OR NOT EXISTS (SELECT 1 FROM hosts WHERE host <> ?2))
+        AND (stored < now() - INTERVAL '1 hour' OR NOT EXISTS (SELECT 1 FROM others))
         RETURNING length)
     SELECT count(*), CAST(coalesce(sum(length), 0) AS BIGINT) FROM gone";
 

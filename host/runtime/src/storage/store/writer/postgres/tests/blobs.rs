@@ -209,10 +209,25 @@ fn an_attachment_is_spared_while_its_host_may_refer_to_it() {
     let body = format!("{{\"sha256\":\"{}\"}}", sent.sha256);
     let message = "INSERT INTO inbox (id, room, body, state) VALUES ('m', 'a', ?1, 0)";
     database.link().run(message, &[&body]).unwrap();
+    let blob_of_host = part(b"of a host that is gone".to_vec());
+    keep(&mut one, &blob_of_host);
     one.close(&[]);
     age().unwrap();
-    assert_eq!(collect(&mut two).blobs, 0);
+    assert_eq!(collect(&mut two).blobs, 1);
     database.link().run("DELETE FROM inbox", &[]).unwrap();
+    assert_eq!(collect(&mut two).blobs, 1);
+    // A host that was lost counts for an hour.
+    let mut lost = engine(&database, "lost");
+    keep(&mut lost, &blob_of_host);
+    lost.lease.take();
+    let ago = |time: &str| {
+        let until =
+            format!("UPDATE hosts SET until = now() - INTERVAL '{time}' WHERE host = 'lost'");
+        database.link().batch(&until).unwrap();
+    };
+    ago("50 minutes");
+    assert_eq!(collect(&mut two).blobs, 0);
+    ago("70 minutes");
     assert_eq!(collect(&mut two).blobs, 1);
 }
 
