@@ -342,13 +342,13 @@ async fn an_observer_gets_nothing_while_the_rights_of_the_run_are_unknown() {
     let run = prepared.start(Some("hi".to_owned()), options(&recorder, &journals)).unwrap();
     assert_eq!(run.outcome().await.unwrap().status, Status::Done);
     assert!(host.drain_observers(LONG).await.is_empty());
-    let taken = collected.kinds().len();
+    let count = collected.kinds().len();
     let journals = Arc::new(Unreadable(journals, AtomicU32::new(0)));
     let options = RunOptions { journals, ..RunOptions::default() };
     let reports = prepared.deliver_missed(&RoomId::from("run"), options.clone()).await;
     let stopped = reports[0].stopped.as_deref().unwrap_or_default();
     assert!(stopped.contains("the database is away"), "{reports:?}");
-    assert_eq!(collected.kinds().len(), taken);
+    assert_eq!(collected.kinds().len(), count);
     let reports = prepared.deliver_missed(&RoomId::from("run"), options).await;
     assert_eq!((reports[0].delivered, &reports[0].stopped), (0, &None));
 }

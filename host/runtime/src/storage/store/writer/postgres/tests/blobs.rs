@@ -217,9 +217,9 @@ fn an_attachment_is_spared_while_its_host_may_refer_to_it() {
     database.link().run("DELETE FROM inbox", &[]).unwrap();
     assert_eq!(collect(&mut two).blobs, 1);
     // A host that was lost counts for an hour.
-    let mut lost = engine(&database, "lost");
-    keep(&mut lost, &blob_of_host);
-    lost.lease.take();
+    let mut third = engine(&database, "lost");
+    keep(&mut third, &blob_of_host);
+    third.lease.take();
     let ago = |time: &str| {
         let until =
             format!("UPDATE hosts SET until = now() - INTERVAL '{time}' WHERE host = 'lost'");
