@@ -17,6 +17,7 @@ use serde_json::json;
 use crate::args::OutputArgs;
 use crate::program::error::CliError;
 use crate::state::stored_run::StoredRun;
+use crate::state::stores;
 use crate::ui::show::printable;
 use crate::ui::stdout;
 
@@ -73,7 +74,7 @@ pub(crate) async fn send(
     let message = ControlMessage::new(row.run.clone(), word);
     let (address, sent) = (row.store.clone(), message.clone());
     let mut reader = blocking(move || {
-        let reader = StoreReader::open(&address)?;
+        let reader = stores::read(&address)?;
         reader.mail().send(&sent)?;
         Ok(reader)
     })

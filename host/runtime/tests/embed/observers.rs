@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use conclave_runtime::completion::{DraftMessage, ModelRequest, PromptPart};
-use conclave_runtime::ids::RoomId;
+use conclave_runtime::ids::{Millis, RoomId};
 use conclave_runtime::journal::{
     JournalFailure, Journals, MemoryJournals, Opening, RecordsReading, Reopening,
 };

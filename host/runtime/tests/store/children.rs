@@ -9,7 +9,7 @@ use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::config::Config;
 use conclave_runtime::delegation::Delegation;
 use conclave_runtime::event::{Event, Record};
-use conclave_runtime::ids::RoomId;
+use conclave_runtime::ids::{Millis, RoomId};
 use conclave_runtime::journal::{
     Journal, JournalBatch, JournalFailure, Journals, Keeping, Opening, Reopening, Unfinished,
 };
