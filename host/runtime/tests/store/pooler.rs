@@ -29,7 +29,7 @@ fn a_pooler_of_sessions_is_used_and_one_of_transactions_is_refused() -> Result<(
         assert!(reader.check().is_ok(), "{room}");
     }
     let transactions = TestPooler::before(&server, "transaction")?;
-    let refusal = Store::open(&address(transactions)).map(drop).unwrap_err().to_string();
+    let refusal = Store::open(address(&transactions)).map(drop).unwrap_err().to_string();
     assert!(refusal.contains("pool_mode = session"), "{refusal}");
     Ok(())
 }
