@@ -1,7 +1,6 @@
 //! Resolves a plugin's source and inspects it: its bytes, its manifest, and its name in a config.
 //! Nothing of it is run or built.
 
-use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
@@ -38,8 +37,9 @@ impl LocatedComponent {
     ///
     /// # Errors
     /// If they are a file beside the program that is missing or changed.
+    #[cfg(feature = "registry")]
     pub(crate) fn bytes(&self) -> Result<Vec<u8>, CliError> {
-        let bytes = self.component.bytes().map(Cow::into_owned);
+        let bytes = self.component.bytes().map(std::borrow::Cow::into_owned);
         bytes.map_err(|error| {
             CliError::internal(error.to_string())
                 .hint("`conclave doctor` checks the program's files")

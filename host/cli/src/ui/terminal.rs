@@ -38,8 +38,10 @@ pub(crate) fn is_terminal(channel: &ChannelId) -> bool {
 }
 
 /// The channels of a command that serves none of them.
+#[cfg(feature = "mcp")]
 pub(crate) struct NoClient;
 
+#[cfg(feature = "mcp")]
 impl Channels for NoClient {
     fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<HumanAnswer>> {
         Box::pin(std::future::ready(None))

@@ -5,6 +5,7 @@ mod background;
 mod calls;
 mod layout;
 mod notices;
+#[cfg(feature = "serve")]
 mod served;
 mod words;
 
@@ -27,6 +28,7 @@ use background::BackgroundTasks;
 use calls::{CallBook, CallProgress, name_of};
 use layout::{TraceLayout, TraceStyle};
 
+#[cfg(feature = "serve")]
 pub(crate) use served::ServedTrace;
 pub(crate) use words::{cost, is_routine, with_telling};
 
@@ -93,6 +95,7 @@ impl TracePrinter {
     }
 
     /// The trace of one of a server's conversations.
+    #[cfg(feature = "serve")]
     fn of_served(screen: Arc<Screen>, verbose: bool, setup: &Setup, room: &RoomId) -> Self {
         // The first has the name alone, and the others a number behind it.
         let conversation = match room.as_str().rsplit_once('.') {

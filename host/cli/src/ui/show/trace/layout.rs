@@ -40,6 +40,7 @@ pub(super) enum TraceStyle {
     },
     /// A conversation of a server, one of several in the same output: each line has the time of day
     /// and the conversation. Nothing is shown elsewhere on this terminal but the ends of turns.
+    #[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "only a server has them"))]
     Served { conversation: String, entry: TaskName },
     /// A conversation. This task's speeches and the ends of background tasks are shown elsewhere.
     Chat { room: RoomId, task: TaskName },

@@ -82,8 +82,10 @@ impl Link {
     /// would be lost, or be those of others. Each connection marks its session, so it is another
     /// one's if it is marked, and another one if the mark is gone.
     fn check_session(&self) -> SqlResult<()> {
-        let before = self.word(&format!("SELECT current_setting('{MARK}', true)"))?;
-        self.word(&format!("SELECT set_config('{MARK}', 'conclave', false)"))?;
+        let mark = format!(
+            "SELECT current_setting('{MARK}', true), set_config('{MARK}', 'conclave', false)"
+        );
+        let before = self.word(&mark)?;
         let after = self.word(&format!("SELECT current_setting('{MARK}', true)"))?;
         if before.is_empty() && after == "conclave" {
             return Ok(());
@@ -94,7 +96,7 @@ impl Link {
         Err(SqlError::new(SqlErrorKind::Other, what))
     }
 
-    /// Returns the value of a question that is not prepared; a text without value is empty.
+    /// Returns the first value of a question that is not prepared; one that is missing is empty.
     fn word(&self, question: &str) -> SqlResult<String> {
         let messages = self.wait(self.client()?.simple_query(question))?;
         let value = messages.iter().find_map(|message| match message {
