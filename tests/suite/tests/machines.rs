@@ -238,7 +238,7 @@ fn a_damaged_run_is_listed_beside_the_others_and_can_be_stopped() {
         let change = format!("UPDATE conclave.{change} AND room = '{broken}'");
         machines.database.query(&[&change]).expect("it answers");
     };
-    damage("events SET body = '{}' WHERE seq = 1");
+    damage("events SET body = '{}' WHERE seq = 0");
     let shown = machines.conclave(&["show", &broken]);
     assert!(text(&shown.stderr).contains("conclave stop"), "{shown:?}");
     damage("rooms SET agents = 'no list' WHERE true");
