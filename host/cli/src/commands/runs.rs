@@ -266,6 +266,9 @@ fn row(run: &RunRow, facts: &RunFacts, now: Millis) -> Cells {
         format!("{} ({})", run.entry, run.agents.join(", "))
     };
     let tokens = if run.tokens == 0 { String::new() } else { thousands(run.tokens) };
+    // No worker has begun it.
+    let is_new = run.state == RunState::Queued && facts.took_ms == 0;
+    let duration = if is_new { String::new() } else { took(facts.took_ms) };
     let cost = if run.cost_micro_usd == 0 { String::new() } else { money(run.cost_micro_usd) };
     vec![
         (NAME, run.run.to_string()),
@@ -274,7 +277,7 @@ fn row(run: &RunRow, facts: &RunFacts, now: Millis) -> Cells {
         (Style::new(), entry),
         (Style::new(), tokens),
         (Style::new(), cost),
-        (Style::new(), took(facts.took_ms)),
+        (Style::new(), duration),
         (FAINT, run.config.as_deref().map(from_here).unwrap_or_default()),
         (FAINT, run.message.clone()),
     ]

@@ -13,7 +13,7 @@ use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit::{self, RunIncidents};
 use crate::session::ending::{ending, result};
-use crate::state::control::blocking;
+use crate::state::control::{blocking, pause_reason};
 use crate::state::stored_run::StoredRun;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::show::run_state::run_state;
@@ -38,10 +38,12 @@ pub(crate) async fn wait(
         // On another thread, so that Ctrl-C ends the wait for a database that does not answer.
         let look = blocking(move || {
             let row = found.row();
-            Ok((found, row))
+            let is_asleep = row.as_ref().is_ok_and(|row| row.state == RunState::Asleep);
+            let is_paused = is_asleep && pause_reason(&found.reader, &found.run()).is_some();
+            Ok((found, row, is_paused))
         });
-        let row;
-        (found, row) = tokio::select! {
+        let (row, is_paused);
+        (found, row, is_paused) = tokio::select! {
             looked = look => looked?,
             () = interrupts.next() => return Ok(exit::INTERRUPTED),
         };
@@ -76,6 +78,7 @@ pub(crate) async fn wait(
             let (style, word) = run_state(row.state, &row.command);
             let what = match row.state {
                 RunState::Queued => " for a worker: `conclave workers` lists them",
+                RunState::Asleep if is_paused => ": it is paused (`conclave resume`)",
                 RunState::Asleep => {
                     ": it waits for a time or a person (`conclave approvals`, `conclave answer`)"
                 }
