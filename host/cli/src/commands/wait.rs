@@ -39,7 +39,8 @@ pub(crate) async fn wait(
         let look = blocking(move || {
             let row = found.row();
             let is_asleep = row.as_ref().is_ok_and(|row| row.state == RunState::Asleep);
-            let is_paused = is_asleep && pause_reason(&found.reader, &found.run()).is_some();
+            let is_paused =
+                is_asleep && matches!(pause_reason(&found.reader, &found.run()), Ok(Some(_)));
             Ok((found, row, is_paused))
         });
         let (row, is_paused);
