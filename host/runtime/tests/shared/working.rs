@@ -220,9 +220,6 @@ async fn a_persons_pause_outlasts_the_worker_of_its_run() {
         }
         let two = shared.host(agent_waiting_at_first(&gate, &began)).await;
         let next = two.work(1);
-        if paused == "after" {
-            next.reported(&shared, "asleep").await;
-        }
         shared.until("it is asleep", |shared| shared.run(&run).state == RunState::Asleep).await;
         assert_eq!(*began.lock().unwrap(), 1, "{paused}: its second step waits");
         ends_once_it_is_unpaused(&shared, &two, &run).await;

@@ -27,9 +27,11 @@ pub struct PostgresAddress {
     public: String,
 }
 
-/// The parameters of a URL that can be shown: those of libpq that are understood, and no password.
-const PUBLIC_PARAMETERS: [&str; 21] = [
+/// The parameters of a URL that can be shown: `blobs`, and those of libpq that are understood, except
+/// the password.
+const PUBLIC_PARAMETERS: [&str; 22] = [
     "application_name",
+    "blobs",
     "channel_binding",
     "connect_timeout",
     "dbname",
