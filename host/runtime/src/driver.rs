@@ -25,7 +25,7 @@ mod side_effects;
 mod timers;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use conclave_core::journal::admission;
 use conclave_core::journal::recovery::{InFlight, Resumption};
@@ -91,8 +91,9 @@ pub(crate) struct RunContext {
     pub(crate) approver: Arc<dyn Approver>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) journals: Arc<dyn Journals>,
-    /// The overlays of granted folders, open until the run is over; `None` if it is not stored.
-    pub(crate) overlays: Option<Arc<RunOverlays>>,
+    /// The overlays of granted folders, opened with the first call and until the run is over; `None`
+    /// if it is not stored.
+    pub(crate) overlays: OnceLock<Option<Arc<RunOverlays>>>,
     pub(crate) subscribers: Subscribers,
     /// The queues of the run's observers.
     pub(crate) observers: ObserverQueues,

@@ -8,6 +8,7 @@ use conclave_test_support::{Rig, TestPostgres, calling, postgres_or_skip, steppi
 use serde_json::{Value, json};
 
 use crate::cli::text;
+use crate::overlay::{FIX, Model};
 use crate::resume_cli::{Slow, command, kill};
 
 /// The processes of one database.
@@ -134,6 +135,50 @@ fn a_killed_worker_is_replaced_when_its_lease_is_over() {
     let ended = machines.conclave(&["wait", &run]);
     assert!(text(&ended.stdout).contains("Not approved: no"), "{}", text(&ended.stdout));
     terminate(other);
+}
+
+#[test]
+fn the_changes_of_a_killed_worker_are_in_the_database_and_another_machine_goes_on_with_them() {
+    let model = Model::start(&FIX, 2);
+    let Some(machines) = Machines::of(model.rig()) else { return };
+    let run = machines.enqueue();
+    let worker = machines.worker();
+    model.server.wait_for_requests(3);
+    // Another machine has the database and the folder, and nothing of the worker's.
+    let elsewhere = |arguments: &[&str]| {
+        let state = machines.rig.folder().join("state-of-another");
+        machines.command(arguments).env("CONCLAVE_STATE", state).output().expect("the program runs")
+    };
+    let output = elsewhere(&["diff", &run, "--apply", "--yes"]);
+    assert_eq!(output.status.code(), Some(1), "a worker has it: {}", text(&output.stderr));
+    kill(worker);
+    let expire = "UPDATE conclave.hosts SET until = now() - interval '1 second'";
+    machines.database.query(&[expire]).expect("the database answers");
+    model.release();
+    let output = elsewhere(&["resume", &run, "--json"]);
+    let seen = text(&output.stdout);
+    let result: Value = serde_json::from_str(seen.lines().last().expect("a line")).expect("JSON");
+    assert_eq!((&result["type"], &result["pending_changes"]), (&json!("result"), &json!(3)));
+    let shown = text(&machines.conclave(&["diff", &run]).stdout);
+    for line in ["+echo Hello\n", "+n\n+Hello\n", "-old\n"] {
+        assert!(shown.contains(line), "{shown}");
+    }
+    let project = machines.rig.folder().join("project");
+    let read = |path: &str| std::fs::read_to_string(project.join(path)).unwrap_or_default();
+    assert_eq!(read("greet.sh"), "echo Helo\n");
+    let output = machines.conclave(&["diff", &run, "--apply", "--yes"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(
+        (read("greet.sh"), read("new/n"), read("old.txt")),
+        ("echo Hello\n".to_owned(), "n\nHello\n".to_owned(), String::new())
+    );
+    assert!(text(&elsewhere(&["runs"]).stdout).contains("done, applied"));
+    let output = elsewhere(&["store", "check"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    let output = elsewhere(&["store", "gc", "--keep", "0", "--yes"]);
+    assert!(text(&output.stdout).contains("removed 1 run"), "{}", text(&output.stdout));
+    let rows = "SELECT count(*) FROM conclave.overlay_decisions";
+    assert_eq!(machines.database.query(&[rows]).expect("the database answers").trim(), "0");
 }
 
 #[test]

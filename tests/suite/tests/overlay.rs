@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use conclave_models::test_server::{Server, TestReply};
-use conclave_test_support::{Rig, calling, guest, stock, toml_inline};
+use conclave_test_support::{
+    Rig, TestPostgres, calling, guest, postgres_or_skip, stock, toml_inline,
+};
 use serde_json::{Value, json};
 
 use crate::cli::text;
@@ -16,8 +18,12 @@ const OVERLAY: &str = r#"grants.files = [{ dir = "data", at = "/folder", mode = 
 
 /// Runs a tool of a guest on the folder `data`, and returns its answer.
 fn called(rig: &Rig, guest: &str, tool: &str, arguments: &Value, grant: &str) -> String {
-    std::fs::write(rig.folder().join("c.toml"), calling(guest, tool, arguments, grant))
-        .expect("it is written");
+    played(rig, &calling(guest, tool, arguments, grant))
+}
+
+/// Runs a config, and returns its answer.
+fn played(rig: &Rig, config: &str) -> String {
+    std::fs::write(rig.folder().join("c.toml"), config).expect("it is written");
     let output = conclave(rig, &["run", "c.toml", "go", "--quiet"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     text(&output.stdout)
@@ -80,13 +86,18 @@ fn assert_unharmed(rig: &Rig) {
 #[test]
 fn no_path_leads_out_of_an_overlay() {
     let rig = trapped();
-    let tried = pairs(&called(&rig, "overlay_escape", "run", &json!({}), OVERLAY));
+    no_path_leads_out(&rig, |guest| called(&rig, guest, "run", &json!({}), OVERLAY));
+}
+
+#[cfg(unix)]
+fn no_path_leads_out(rig: &Rig, run: impl Fn(&str) -> String) {
+    let tried = pairs(&run("overlay_escape"));
     assert_eq!(tried.len(), 12);
     for (path, result) in &tried {
         assert!(!result.contains("READ"), "{path}: {result}");
         assert_eq!(result.matches("Denied").count(), 3, "{path}: {result}");
     }
-    let tried = pairs(&called(&rig, "files_write_escape", "run", &json!({}), OVERLAY));
+    let tried = pairs(&run("files_write_escape"));
     for (path, result) in tried.iter().filter(|(path, _)| {
         // The rig has no such traps, and these names are files like any other.
         !["hard", "pipe", "socket", "device", "link-to-new", "link-absolute", "link-loop"]
@@ -95,6 +106,31 @@ fn no_path_leads_out_of_an_overlay() {
     }) {
         let refused = ["WROTE", "PATCHED", "MADE", "REMOVED"];
         assert!(!refused.iter().any(|done| result.contains(done)), "{path}: {result}");
+    }
+    assert_unharmed(rig);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_database_opens_no_way_out_of_an_overlay() {
+    let Some(database) = postgres_or_skip(TestPostgres::shared()) else { return };
+    let rig = trapped();
+    let store = format!("store = {:?}\n", database.url());
+    let called = |guest: &str, tool: &str, arguments: &Value, grant: &str| {
+        played(&rig, &(store.clone() + &calling(guest, tool, arguments, grant)))
+    };
+    no_path_leads_out(&rig, |guest| called(guest, "run", &json!({}), OVERLAY));
+    let count = || {
+        let rows = database.query(&["SELECT count(*) FROM conclave.overlay_files"]);
+        rows.expect("the database answers").trim().to_owned()
+    };
+    let before = count();
+    let answer = called("overlay_escape", "churn", &json!({ "times": 20 }), OVERLAY);
+    assert_eq!((answer.trim(), count()), ("done", before));
+    let grant = r#"grants.files = [{ dir = "data", at = "/folder", mode = "overlay", bytes = "10 kB", files = 20 }]"#;
+    for (way, most) in [("bytes", "10"), ("files", "20")] {
+        let answer = called("files_quota", "run", &json!({ "way": way }), grant);
+        assert!(answer.starts_with(most) && answer.contains("QuotaExceeded"), "{way}: {answer}");
     }
     assert_unharmed(&rig);
 }
@@ -218,13 +254,13 @@ fn the_plugins_of_a_run_share_its_overlay_and_another_run_has_its_own() {
 }
 
 /// A model server that stops answering after some replies until it is released.
-struct Model {
-    server: Server,
+pub(crate) struct Model {
+    pub(crate) server: Server,
     is_released: Arc<AtomicBool>,
 }
 
 impl Model {
-    fn start(replies: &'static [&'static str], silent_at: usize) -> Self {
+    pub(crate) fn start(replies: &'static [&'static str], silent_at: usize) -> Self {
         let is_released = Arc::new(AtomicBool::new(false));
         let (released, given) = (Arc::clone(&is_released), AtomicUsize::new(0));
         let server = Server::answering(move |_| {
@@ -238,8 +274,13 @@ impl Model {
         Self { server, is_released }
     }
 
+    /// Answers what it was silent about.
+    pub(crate) fn release(&self) {
+        self.is_released.store(true, Ordering::SeqCst);
+    }
+
     /// Returns a rig with a project, and the config of an agent with a terminal in an overlay of it.
-    fn rig(&self) -> Rig {
+    pub(crate) fn rig(&self) -> Rig {
         Rig::new()
             .with_file("project/greet.sh", "echo Helo\n")
             .with_file("project/old.txt", "old\n")
@@ -259,7 +300,7 @@ impl Model {
     }
 }
 
-const FIX: [&str; 5] = [
+pub(crate) const FIX: [&str; 5] = [
     r#"{"action": "add_task", "args": {"parent": "", "goal": "Fix", "subtasks": [{"goal": "One"}, {"goal": "Two"}]}}"#,
     r#"{"action": "run", "args": {"command": "cd /project && sed -i s/Helo/Hello/ greet.sh && mkdir -p new && echo n > new/n && rm old.txt"}}"#,
     r#"{"action": "finish", "args": {"outputs": {"answer": "one"}}}"#,
@@ -281,7 +322,7 @@ fn a_killed_run_resumes_with_its_changes_and_a_person_applies_them() {
         assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     }
     rig.kill(child);
-    model.is_released.store(true, Ordering::SeqCst);
+    model.release();
     let output = conclave(&rig, &["resume", &run, "--json"]);
     let seen = text(&output.stdout);
     assert!(seen.contains("n\\nHello\\n") || seen.contains("n\\\\nHello\\\\n"), "{seen}");

@@ -55,10 +55,10 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
         },
     };
     let run = found.run();
-    let Some(folder) = found.reader.folder() else {
-        return nothing(&format!("{run} is in a database, so it has no changes"), output);
+    let changes = found.reader.address().changes(&run).map_err(|e| failed(&e, &run))?;
+    let Some(mut changes) = changes else {
+        return nothing(&format!("the changes of {run} cannot be read by this program"), output);
     };
-    let mut changes = RunChanges::read(folder, &run).map_err(|e| failed(&e, &run))?;
     // Before the paths are applied: no change at all is no error, none at these paths is one.
     let all = count(&changes);
     changes.retain(|path| is_chosen(path, &args.paths));
@@ -128,9 +128,13 @@ fn newest(
     stores: &OpenStores,
     is_only: bool,
 ) -> Result<Option<(StoredRun, Vec<RoomId>)>, CliError> {
-    let runs = stores.runs(&RunFilter::default())?;
-    let runs = runs.iter().filter(|run| run.store.pending_changes(&run.run) > 0);
-    let mut runs = runs.map(|run| run.run.clone());
+    let mut changed = Vec::new();
+    for reader in stores.readers()? {
+        let runs = reader.runs(&RunFilter::default())?;
+        changed.extend(runs.into_iter().filter(|run| reader.pending_changes(&run.run) > 0));
+    }
+    changed.sort_by_key(|run| std::cmp::Reverse(run.started));
+    let mut runs = changed.into_iter().map(|run| run.run);
     let Some(run) = runs.next() else { return Ok(None) };
     let others: Vec<RoomId> = runs.collect();
     if is_only && !others.is_empty() {

@@ -221,19 +221,20 @@ impl RunFacts {
         waits: Vec<String>,
         now: Millis,
     ) -> Result<Self, CliError> {
-        let (store, run) = (&row.store, &row.run);
+        let run = &row.run;
         let down_ms = reader.map(|reader| reader.down_ms(run)).transpose()?.unwrap_or_default();
         let is_ended = matches!(row.state, RunState::Ended(_));
         let undelivered = reader.map(|reader| observers::undelivered(reader, row));
         // Unreadable decisions are reported by `show`, and must not hide the list of runs.
-        let decided = store.change_decisions(run).ok().and_then(|mut all| all.pop());
+        let decisions = reader.and_then(|reader| reader.change_decisions(run).ok());
+        let decided = decisions.and_then(|mut all| all.pop());
         // The same holds for its records.
         let paused = reader.filter(|_| !is_ended).map(|reader| pause_reason(reader, run));
         Ok(Self {
             took_ms: row.until(now).since(row.started).saturating_sub(down_ms),
             waits,
             paused: paused.and_then(Result::ok).flatten(),
-            changes: store.pending_changes(run),
+            changes: reader.map_or(0, |reader| reader.pending_changes(run)),
             undelivered: undelivered.unwrap_or_default().values().sum(),
             decided: decided.map(|decision| decision.kind.as_str()),
         })

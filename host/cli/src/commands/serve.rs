@@ -138,7 +138,7 @@ pub(crate) async fn serve(
 /// them open.
 fn changes_of_conversations(reader: &StoreReader, name: &str) -> Vec<String> {
     let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
-    let of_run = |run: RoomId| changes_line(&run, reader.address().pending_changes(&run));
+    let of_run = |run: RoomId| changes_line(&run, reader.pending_changes(&run));
     let runs = runs.into_iter().map(|row| row.run);
     runs.filter(|run| is_served(run, name)).filter_map(of_run).collect()
 }

@@ -68,11 +68,11 @@ impl RunStorage {
     pub(crate) fn open(keep: &Keep, of: RunCommand<'_>) -> Result<Self, CliError> {
         let storage = Self::open_place(keep, of)?;
         let Some(plugin) = overlay_grant(of.config) else { return Ok(storage) };
-        let (why, hint) = match storage.store().map(Store::folder) {
-            Some(Some(_)) => return Ok(storage),
-            Some(None) => (
-                "an overlay keeps its changes in the folder of a store, and this one is a database",
-                "name a folder with --store, or grant the folder as `read` or `read-write`",
+        let (why, hint) = match storage.store().map(Store::has_overlays) {
+            Some(true) => return Ok(storage),
+            Some(false) => (
+                "an overlay has a working copy on this machine, and no state folder is known",
+                "set HOME or CONCLAVE_STATE, or grant the folder as `read` or `read-write`",
             ),
             None => (
                 "an overlay keeps its changes in a store, and this run is not stored",

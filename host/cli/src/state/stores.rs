@@ -256,7 +256,9 @@ pub(crate) fn open(store: &StoreAddress, command: &str) -> Result<Store, StoreEr
 pub(crate) fn open_once(store: &StoreAddress, command: &str) -> Result<Store, StoreError> {
     let host = machine_name().unwrap_or_default();
     let command = command.to_owned();
-    let options = StoreOptions { host, command, ..StoreOptions::default() };
+    // In the state folder, because no plugin may reach them.
+    let copies = state_folder().map(|folder| folder.join("copies"));
+    let options = StoreOptions { host, command, copies, ..StoreOptions::default() };
     Store::open_with(store, &options).inspect(watch)
 }
 

@@ -55,6 +55,20 @@ impl ChangedFile {
         }
     }
 
+    /// The record of the change.
+    #[must_use]
+    pub fn record(&self, path: &str) -> ChangeRecord {
+        let path = path.to_owned();
+        match self.clone() {
+            Self::Written { base, changed_since_read } => {
+                ChangeRecord::Written { path, base, changed_since_read }
+            }
+            Self::Removed { base, changed_since_read } => {
+                ChangeRecord::Removed { path, base, changed_since_read }
+            }
+        }
+    }
+
     /// Whether another process changed the file between the run's first read and its change.
     #[must_use]
     pub fn changed_since_read(&self) -> bool {
@@ -119,18 +133,7 @@ impl Changes {
     /// The shortest log with these changes.
     #[must_use]
     pub fn records(&self) -> Vec<ChangeRecord> {
-        let record = |(path, change): (&String, &ChangedFile)| {
-            let path = path.clone();
-            match change.clone() {
-                ChangedFile::Written { base, changed_since_read } => {
-                    ChangeRecord::Written { path, base, changed_since_read }
-                }
-                ChangedFile::Removed { base, changed_since_read } => {
-                    ChangeRecord::Removed { path, base, changed_since_read }
-                }
-            }
-        };
-        self.0.iter().map(record).collect()
+        self.0.iter().map(|(path, change)| change.record(path)).collect()
     }
 
     /// The change of a file.

@@ -27,6 +27,7 @@ use crate::driver::approve::Approver;
 use crate::driver::channel::HumanAnswer;
 use crate::driver::event_queue::EventSender;
 use crate::driver::runner::{Progressing, TaskProgress};
+use crate::imports::folder::RunOverlays;
 use crate::observe::subscribe::{FollowGate, Level, Publisher, RunEvent};
 use crate::support::fail_points::kill_point;
 
@@ -148,6 +149,10 @@ impl Driver {
     }
 
     fn call_start(&mut self, call: CallId, plugin: PluginName, start: Start) -> CallStart {
+        let (shared, run) = (Arc::clone(&self.shared), self.id.run());
+        let epoch = self.journal().map_or(0, |journal| journal.epoch());
+        let open = || shared.journals.overlays(&run, epoch).map(RunOverlays::of);
+        let overlays = shared.overlays.get_or_init(open).clone();
         let port =
             Arc::new(RoomPort { events: self.sender.clone(), waiting: Arc::clone(&self.waiting) });
         CallStart {
@@ -167,7 +172,7 @@ impl Driver {
                 events: self.sender.clone(),
                 waiting: Arc::clone(&self.side_effects),
                 survives_power_cuts: self.shared.journals.survive_power_cuts(),
-                overlay_folder: self.shared.overlays.as_ref().map(|all| all.folder().to_owned()),
+                overlays,
             }),
             observer: Arc::new(Follower {
                 gate: Arc::clone(&self.follow),

@@ -3,7 +3,7 @@
 //! the plugin gets it.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conclave_core::protocol::call_log::LoggedRead;
@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::calls::EffectPort;
 use crate::driver::event_queue::EventSender;
+use crate::imports::folder::RunOverlays;
 use crate::support::clock::BoxFuture;
 use crate::support::fail_points::kill_point;
 
@@ -56,8 +57,8 @@ pub(super) struct SideEffectPort {
     pub(super) waiting: Arc<WaitingSideEffects>,
     /// Whether the room's journal survives power cuts.
     pub(super) survives_power_cuts: bool,
-    /// The folder in which the run keeps its overlays.
-    pub(super) overlay_folder: Option<PathBuf>,
+    /// The run's overlays; `None` if it is not stored.
+    pub(super) overlays: Option<Arc<RunOverlays>>,
 }
 
 impl SideEffectPort {
@@ -106,7 +107,7 @@ impl EffectPort for SideEffectPort {
     }
 
     fn overlay_folder(&self) -> Option<&Path> {
-        self.overlay_folder.as_deref()
+        Some(self.overlays.as_ref()?.folder())
     }
 
     fn ended(

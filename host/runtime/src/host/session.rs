@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use conclave_core::protocol::event::{Event, HistoryChange, RoleCall, RunOpening};
 use conclave_core::setup::{ChangedComponent, ReturnType, Setup};
@@ -26,11 +26,9 @@ use crate::driver::{Driver, Models, RunContext};
 use crate::host::observers::Observers;
 use crate::host::prepared::{Prepared, Run, RunOptions};
 use crate::host::simulated_channel::SimulatedVoice;
-use crate::imports::folder::RunOverlays;
 use crate::observe::subscribe::Subscribers;
 use crate::storage::history_file::{self, HistoryFileError};
-use crate::storage::journal::{JournalFailure, Journals};
-use crate::support::overlay_files::run_folder;
+use crate::storage::journal::JournalFailure;
 
 /// The channel that asks the user of a run.
 const USER_CHANNEL: &str = "terminal";
@@ -687,7 +685,7 @@ fn shared(
         runner: options.runner,
         approver: options.approver,
         clock,
-        overlays: overlays(&*options.journals, room),
+        overlays: OnceLock::new(),
         journals: options.journals,
         subscribers: options.subscribers,
         observers: observers.queues().clone(),
@@ -710,11 +708,6 @@ fn with_served_channels(setup: Arc<Setup>, served: &dyn Channels) -> Arc<Setup> 
     });
     let channels = Arc::new(channels.collect());
     Arc::new(Setup { channels, ..Setup::clone(&setup) })
-}
-
-/// The overlays of the run that a room is part of.
-fn overlays(journals: &dyn Journals, room: &RoomId) -> Option<Arc<RunOverlays>> {
-    Some(RunOverlays::of(&run_folder(&journals.folder()?, room.run().as_str())))
 }
 
 /// The models with a client of its own for each that needs one in every session.

@@ -24,7 +24,7 @@ use conclave_core::permissions::grants::{FileGrant, FileMode};
 use conclave_core::types::ids::PluginName;
 use serde::{Deserialize, Serialize};
 
-use crate::support::overlay_files::OverlayOrigin;
+use crate::support::overlay_files::{OverlayOrigin, RecordFailure};
 use ledger::{FolderSize, Ledger};
 
 /// A granted folder that cannot be opened.
@@ -110,6 +110,8 @@ pub(crate) enum FolderFailure {
     TooLarge { most: u64 },
     #[error("the changes of this run are in use by another process, such as `conclave diff`")]
     OverlayInUse,
+    #[error("the change is not recorded: {0}")]
+    NotRecorded(#[from] RecordFailure),
     // The text of the operating system's error can contain host paths.
     #[error("it cannot be done: {}", error_kind(.0))]
     Other(io::Error),

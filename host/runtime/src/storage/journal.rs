@@ -18,6 +18,7 @@ use conclave_core::types::usage::Spent;
 
 use crate::support::clock::BoxFuture;
 use crate::support::durable_file;
+use crate::support::overlay_files::OverlayPlace;
 
 /// The records and derived data of one append.
 #[derive(Clone, Copy, Debug)]
@@ -205,9 +206,10 @@ pub trait Journals: Send + Sync + 'static {
         true
     }
 
-    /// The folder beside whose journals the overlays of granted folders are kept. `None`, the
-    /// default, refuses their use.
-    fn folder(&self) -> Option<PathBuf> {
+    /// The place of the overlays of granted folders of a run, which this host has by an
+    /// [`epoch`](Journal::epoch). `None`, the default, refuses their use.
+    fn overlays(&self, run: &RoomId, epoch: u64) -> Option<OverlayPlace> {
+        let _ = (run, epoch);
         None
     }
 

@@ -4,9 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use conclave_core::overlay::apply::{ApplyStep, BaseEntry, ChangeContent, apply_step};
 pub use conclave_core::overlay::apply::{ChangeDecision, ChangeDecisionKind};
@@ -18,14 +17,14 @@ pub use conclave_core::types::side_effect::Digest as FileDigest;
 use crate::imports::folder::AppliedFolder;
 use crate::support::clock::{Clock, SystemClock};
 use crate::support::digest::sha256;
-use crate::support::durable_file::read_own;
-use crate::support::overlay_files::{
-    FILES, FirstRead, OverlayLog, OverlayOrigin, append_decision, append_read, content_name,
-    count_blocked, count_changes, lock, overlays_of, read, read_decisions, remove_overlays,
-    run_folder,
-};
+pub use crate::support::overlay_files::OverlayPlace;
+use crate::support::overlay_files::{OverlayLog, OverlayOrigin};
+use source::{ChangesLock, OverlaySource, RunSource};
 
 pub use conclave_core::overlay::diff;
+pub use source::ChangeStore;
+
+mod source;
 
 /// The pending changes of a run in one folder.
 #[derive(Debug)]
@@ -36,7 +35,7 @@ pub struct FolderChanges {
     pub display_path: String,
     /// The changed files, in the order of their paths.
     pub files: Vec<PendingChange>,
-    overlay: PathBuf,
+    overlay: OverlaySource,
 }
 
 /// A changed file that was neither applied nor dropped.
@@ -118,12 +117,12 @@ pub enum OverlayError {
         /// The reason.
         reason: String,
     },
-    /// The overlay on disk cannot be read or changed.
-    #[error("the changes in {} cannot be used: {cause}", .folder.display())]
+    /// The stored changes cannot be read or changed.
+    #[error("the changes in {place} cannot be used: {cause}")]
     Store {
-        /// The folder of the overlay.
-        folder: PathBuf,
-        /// The operating system's error.
+        /// The folder of the overlay, or the database, for display.
+        place: String,
+        /// The error of the operating system or the database.
         cause: io::Error,
     },
 }
@@ -141,35 +140,49 @@ impl fmt::Display for Paths<'_> {
 #[derive(Debug)]
 pub struct RunChanges {
     run: RoomId,
-    folder: PathBuf,
+    source: RunSource,
     /// The folders with changes, in a stable order.
     pub folders: Vec<FolderChanges>,
     /// The person on whose behalf the changes are applied or dropped.
     pub principal: Principal,
 }
 
-/// The number of files that a run changed in overlays and that wait for a person; the store is a
-/// [`Store`](crate::store::Store)'s folder. What cannot be read counts as one.
+/// The number of files that a run changed in overlays and that wait for a person. What cannot be
+/// read counts as one.
 #[must_use]
-pub fn pending_changes(store: &Path, run: &RoomId) -> usize {
-    count_changes(store, run.as_str())
+pub fn pending_changes<'a>(store: impl Into<ChangeStore<'a>>, run: &RoomId) -> usize {
+    source::count(store.into(), run)
 }
 
 /// Returns how many of a run's [`pending_changes`] cannot be applied as they are, because their
 /// content is missing or another process changed the file between the run's read and its change. More
 /// conflicts may show when the folder is compared.
 #[must_use]
-pub fn blocked_changes(store: &Path, run: &RoomId) -> usize {
-    count_blocked(store, run.as_str())
+pub fn blocked_changes<'a>(store: impl Into<ChangeStore<'a>>, run: &RoomId) -> usize {
+    source::count_blocked(store.into(), run)
 }
 
 /// Returns what persons decided about a run's changes, oldest first.
 ///
 /// # Errors
 /// `Store` if the decisions cannot be read.
-pub fn change_decisions(store: &Path, run: &RoomId) -> Result<Vec<ChangeDecision>, OverlayError> {
-    let folder = run_folder(store, run.as_str());
-    read_decisions(&folder).map_err(|cause| unusable(&folder, cause))
+pub fn change_decisions<'a>(
+    store: impl Into<ChangeStore<'a>>,
+    run: &RoomId,
+) -> Result<Vec<ChangeDecision>, OverlayError> {
+    let source = open(store.into(), run)?;
+    source.decisions().map_err(|cause| unusable(source.place(), cause))
+}
+
+fn open(store: ChangeStore<'_>, run: &RoomId) -> Result<RunSource, OverlayError> {
+    RunSource::open(store, run).map_err(|cause| {
+        let place = match store {
+            ChangeStore::Folder(folder) => folder.display().to_string(),
+            #[cfg(feature = "postgres")]
+            ChangeStore::Database(address) => address.to_string(),
+        };
+        unusable(place, cause)
+    })
 }
 
 impl RunChanges {
@@ -177,14 +190,14 @@ impl RunChanges {
     ///
     /// # Errors
     /// `Folder` if a granted folder cannot be opened, `Store` if the overlay cannot be read.
-    pub fn read(store: &Path, run: &RoomId) -> Result<Self, OverlayError> {
-        let folder = run_folder(store, run.as_str());
-        let overlays = overlays_of(&folder).map_err(|cause| unusable(&folder, cause))?;
-        let folders = overlays.iter().map(|overlay| FolderChanges::read(overlay));
+    pub fn read<'a>(store: impl Into<ChangeStore<'a>>, run: &RoomId) -> Result<Self, OverlayError> {
+        let source = open(store.into(), run)?;
+        let overlays = source.overlays().map_err(|cause| unusable(source.place(), cause))?;
+        let folders = overlays.into_iter().map(FolderChanges::read);
         let folders = folders.collect::<Result<Vec<_>, _>>()?;
         let folders = folders.into_iter().filter(|folder| !folder.files.is_empty()).collect();
         let principal = Principal("operator".into());
-        Ok(Self { run: run.clone(), folder, folders, principal })
+        Ok(Self { run: run.clone(), source, folders, principal })
     }
 
     /// Keeps only changes that `is_chosen` accepts, by their paths relative to the folder.
@@ -293,37 +306,40 @@ impl RunChanges {
                 folder: folder.display_path.clone(),
                 files: folder.files.iter().map(|file| file.path.clone()).collect(),
             };
-            append_decision(&self.folder, &decision)
-                .map_err(|cause| unusable(&self.folder, cause))?;
+            self.source.add_decision(&decision).map_err(|cause| self.unusable(cause))?;
         }
         Ok(())
     }
 
     /// Removes the overlays if no change is left. Returns the number of changes that are gone.
-    fn clean(&self, lock: Option<File>) -> Result<usize, OverlayError> {
+    fn clean(&self, lock: Option<ChangesLock>) -> Result<usize, OverlayError> {
         let count = self.folders.iter().map(|folder| folder.files.len()).sum();
-        let overlays = overlays_of(&self.folder).map_err(|cause| unusable(&self.folder, cause))?;
+        let overlays = self.source.overlays().map_err(|cause| self.unusable(cause))?;
         let is_empty =
-            |overlay: &PathBuf| read(overlay).is_ok_and(|(_, changes)| changes.is_empty());
+            |overlay: &OverlaySource| overlay.read().is_ok_and(|(_, changes)| changes.is_empty());
         if lock.is_some() && overlays.iter().all(is_empty) {
-            remove_overlays(&self.folder).map_err(|cause| unusable(&self.folder, cause))?;
+            self.source.clean().map_err(|cause| self.unusable(cause))?;
         }
         Ok(count)
     }
 
     /// Locks the changes; `None` if there are none.
-    fn lock(&self) -> Result<Option<File>, OverlayError> {
+    fn lock(&self) -> Result<Option<ChangesLock>, OverlayError> {
         if self.folders.is_empty() {
             return Ok(None);
         }
-        let locked = lock(&self.folder).map_err(|cause| unusable(&self.folder, cause))?;
+        let locked = self.source.lock().map_err(|cause| self.unusable(cause))?;
         locked.map(Some).ok_or_else(|| OverlayError::InUse { run: self.run.clone() })
+    }
+
+    fn unusable(&self, cause: io::Error) -> OverlayError {
+        unusable(self.source.place(), cause)
     }
 }
 
 impl FolderChanges {
-    fn read(overlay: &Path) -> Result<Self, OverlayError> {
-        let open = OpenOverlay::open(overlay)?;
+    fn read(overlay: OverlaySource) -> Result<Self, OverlayError> {
+        let open = OpenOverlay::open(&overlay)?;
         let mut files = Vec::new();
         for (path, change) in open.changes.iter() {
             let content = content_of(&open.content(path, change)?);
@@ -339,7 +355,7 @@ impl FolderChanges {
             files.push(PendingChange { path, base, old, new, is_lost, conflict });
         }
         let (dir, display_path) = (open.origin.dir, open.origin.display_path);
-        Ok(Self { dir, display_path, files, overlay: overlay.to_owned() })
+        Ok(Self { dir, display_path, files, overlay })
     }
 
     /// Returns the contents of a changed file.
@@ -366,7 +382,7 @@ impl FolderChanges {
 
 /// An overlay whose run is over, with its folder.
 struct OpenOverlay {
-    overlay: PathBuf,
+    overlay: OverlaySource,
     origin: OverlayOrigin,
     changes: Changes,
     target: Result<AppliedFolder, io::Error>,
@@ -374,24 +390,21 @@ struct OpenOverlay {
 }
 
 impl OpenOverlay {
-    fn open(overlay: &Path) -> Result<Self, OverlayError> {
-        let (origin, changes) = read(overlay).map_err(|cause| unusable(overlay, cause))?;
+    fn open(overlay: &OverlaySource) -> Result<Self, OverlayError> {
+        let (origin, changes) = overlay.read().map_err(|cause| unusable(overlay.place(), cause))?;
         let target = AppliedFolder::open(&origin.dir);
-        Ok(Self { overlay: overlay.to_owned(), origin, changes, target, log: None })
+        Ok(Self { overlay: overlay.clone(), origin, changes, target, log: None })
     }
 
     /// Returns the content of a changed file.
     fn content(&self, path: &str, change: &ChangedFile) -> Result<StoredContent, OverlayError> {
         match change {
             ChangedFile::Removed { .. } => Ok(StoredContent::Removed),
-            ChangedFile::Written { .. } => {
-                match read_own(&self.overlay.join(FILES).join(content_name(path))) {
-                    Ok(bytes) => Ok(StoredContent::File(bytes)),
-                    // What is in its place, such as a link, is not what the run wrote.
-                    Err(error) if is_absent_or_other(&error) => Ok(StoredContent::Lost),
-                    Err(cause) => Err(unusable(&self.overlay, cause)),
-                }
-            }
+            ChangedFile::Written { .. } => match self.overlay.content(path) {
+                Ok(Some(bytes)) => Ok(StoredContent::File(bytes)),
+                Ok(None) => Ok(StoredContent::Lost),
+                Err(cause) => Err(unusable(self.overlay.place(), cause)),
+            },
         }
     }
 
@@ -490,28 +503,11 @@ impl OpenOverlay {
 
     /// Removes a change from the overlay.
     fn forget(&mut self, path: &str) -> Result<(), OverlayError> {
-        let forgotten = self.try_forget(path);
-        forgotten.map_err(|cause| unusable(&self.overlay, cause))
-    }
-
-    fn try_forget(&mut self, path: &str) -> io::Result<()> {
-        let log = match &mut self.log {
-            Some(log) => log,
-            log => {
-                let Some((open, _)) = OverlayLog::open(&self.overlay)? else { return Ok(()) };
-                log.insert(open)
-            }
-        };
-        let record = ChangeRecord::Reverted { path: path.to_owned() };
-        log.append(&record, &self.changes, true)?;
-        self.changes.take(record);
-        // The run reads the folder's file anew, which is as a person wants it now.
-        append_read(&self.overlay, &FirstRead { path: path.to_owned(), stamp: None })?;
-        // Content without a record is not a change, and is removed with the overlay's folder.
-        match std::fs::remove_file(self.overlay.join(FILES).join(content_name(path))) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+        let forgotten = self.overlay.forget(path, &self.changes, &mut self.log);
+        if forgotten.map_err(|cause| unusable(self.overlay.place(), cause))? {
+            self.changes.take(ChangeRecord::Reverted { path: path.to_owned() });
         }
+        Ok(())
     }
 
     fn failed(&self, path: &str, reason: String) -> OverlayError {
@@ -533,10 +529,6 @@ impl StoredContent {
     }
 }
 
-fn is_absent_or_other(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData)
-}
-
 fn content_of(stored: &StoredContent) -> ChangeContent {
     match stored {
         StoredContent::Removed => ChangeContent::Removed,
@@ -550,6 +542,6 @@ fn digest(bytes: impl AsRef<[u8]>) -> FileDigest {
     FileDigest { sha256: sha256(bytes), length: bytes.len() as u64 }
 }
 
-fn unusable(folder: &Path, cause: io::Error) -> OverlayError {
-    OverlayError::Store { folder: folder.to_owned(), cause }
+fn unusable(place: String, cause: io::Error) -> OverlayError {
+    OverlayError::Store { place, cause }
 }

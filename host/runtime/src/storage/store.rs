@@ -11,6 +11,8 @@ mod closing;
 mod lock;
 pub(crate) mod mail;
 #[cfg(feature = "postgres")]
+pub(super) mod overlays;
+#[cfg(feature = "postgres")]
 mod placement;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
@@ -174,6 +176,9 @@ pub struct StoreOptions {
     pub host: String,
     /// The command that this process runs, for display.
     pub command: String,
+    /// A private folder of this machine, for working copies of overlays whose changes are in a
+    /// database. `None` refuses overlays there; a store in a folder has its own.
+    pub copies: Option<PathBuf>,
     /// The maximum delay of records of durability `group` that nothing waits for. Those that come
     /// meanwhile share their commit. `None` for 10 ms.
     pub group_delay: Option<Duration>,
@@ -253,6 +258,12 @@ impl Store {
     #[must_use]
     pub fn watch_open(&self) -> OpenStore {
         self.0.watch_open()
+    }
+
+    /// Whether runs of this store can have overlays: see [`StoreOptions::copies`].
+    #[must_use]
+    pub fn has_overlays(&self) -> bool {
+        self.0.has_overlays()
     }
 
     /// The counters so far.

@@ -5,6 +5,7 @@
 
 #[cfg(any(feature = "sqlite", test))]
 mod copying;
+mod recorder;
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -19,6 +20,10 @@ use super::digest::sha256;
 use super::durable_file::{self, FileAccess, make_folders, read_own, sync_folder};
 #[cfg(any(feature = "sqlite", test))]
 pub(crate) use copying::copy;
+pub use recorder::OverlayPlace;
+#[cfg(any(feature = "postgres", test))]
+pub(crate) use recorder::{ChangeRecorder, TakeChange};
+pub(crate) use recorder::{RecordFailure, check_out};
 
 /// The folder of a store that holds the overlays of its runs.
 const OVERLAYS: &str = "overlays";
@@ -66,7 +71,14 @@ pub(crate) fn run_folder(store: &Path, run: &str) -> PathBuf {
 
 /// The folder of one overlay.
 pub(crate) fn overlay_folder(run_folder: &Path, dir: &Path) -> PathBuf {
-    run_folder.join(&sha256(dir.as_os_str().as_encoded_bytes())[..16])
+    run_folder.join(overlay_name(dir))
+}
+
+/// The name of the overlay of a folder.
+pub(crate) fn overlay_name(dir: &Path) -> String {
+    let mut name = sha256(dir.as_os_str().as_encoded_bytes());
+    name.truncate(16);
+    name
 }
 
 /// The name of a changed file below [`FILES`].

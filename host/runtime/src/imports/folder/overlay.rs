@@ -4,6 +4,7 @@
 //! answers for a path.
 
 mod reads;
+mod recording;
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
@@ -20,13 +21,15 @@ use conclave_core::types::side_effect::Digest as FileDigest;
 use sha2::{Digest, Sha256};
 
 use self::reads::FirstReads;
+use self::recording::{ChangeInProgress, Recording};
 use super::ledger::FolderSize;
 use super::listing::{self, KEPT, Listing, NamedEntries, Page, PageRequest};
 use super::write::{Existing, existing, perform, sync_directory, to_write, write_at};
 use super::{FileChange, FileModes, FolderEntry, FolderFailure, GrantedFolder};
 use crate::support::durable_file::make_folders;
 use crate::support::overlay_files::{
-    FILES, OverlayLog, OverlayOrigin, content_name, lock, overlay_folder,
+    FILES, OverlayLog, OverlayOrigin, OverlayPlace, RecordFailure, content_name, lock,
+    overlay_folder,
 };
 
 /// Bytes that are copied or hashed at once.
@@ -39,7 +42,7 @@ const HASHED: u64 = 1 << 30;
 /// when the run is over.
 #[derive(Debug)]
 pub(crate) struct RunOverlays {
-    folder: PathBuf,
+    place: OverlayPlace,
     /// Those that were opened. Reads on the threads of the executor take this lock, so it is never
     /// held over work on a disk.
     open: Mutex<BTreeMap<PathBuf, Arc<Overlay>>>,
@@ -58,14 +61,14 @@ fn lock_data<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl RunOverlays {
-    /// The overlays in a run's folder, which need not exist.
-    pub(crate) fn of(folder: &Path) -> Arc<Self> {
+    /// The overlays at a run's place.
+    pub(crate) fn of(place: OverlayPlace) -> Arc<Self> {
         let mut all = lock_data(&RUNS);
         all.retain(|run| run.strong_count() > 0);
-        let open = all.iter().filter_map(Weak::upgrade).find(|run| run.folder == folder);
+        let open = all.iter().filter_map(Weak::upgrade).find(|run| run.folder() == place.folder());
         open.unwrap_or_else(|| {
             let run = Arc::new(Self {
-                folder: folder.to_owned(),
+                place,
                 open: Mutex::default(),
                 opening: Mutex::default(),
                 claim: Mutex::default(),
@@ -75,9 +78,14 @@ impl RunOverlays {
         })
     }
 
+    /// The overlays that a run of this process has open in a folder.
+    pub(crate) fn in_folder(folder: &Path) -> Option<Arc<Self>> {
+        lock_data(&RUNS).iter().filter_map(Weak::upgrade).find(|run| run.folder() == folder)
+    }
+
     /// The run's folder.
     pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+        self.place.folder()
     }
 
     /// Opens the overlay of a folder.
@@ -90,9 +98,14 @@ impl RunOverlays {
         if let Some(overlay) = self.opened(origin) {
             return Ok(overlay);
         }
-        let folder = overlay_folder(&self.folder, &origin.dir);
+        let folder = overlay_folder(self.folder(), &origin.dir);
         let mut index = OverlayIndex::default();
         let mut store = None;
+        let recording = self.place.recorder().map(|recorder| {
+            // A working copy of before may have changes that were not recorded.
+            Recording::begin(recorder, origin, &folder)
+        });
+        let recording = recording.transpose()?;
         if folder.is_dir() {
             // Read under the lock, or another process could apply the changes meanwhile.
             self.claim()?;
@@ -105,20 +118,21 @@ impl RunOverlays {
         }
         let (index, writer) = (RwLock::new(index), Mutex::new(store));
         let (origin, reads) = (origin.clone(), FirstReads::open(&folder)?);
-        let overlay = Arc::new(Overlay { folder, origin, reads, index, writer });
+        let overlay = Arc::new(Overlay { folder, origin, reads, index, writer, recording });
         lock_data(&self.open).insert(overlay.origin.dir.clone(), Arc::clone(&overlay));
         Ok(overlay)
     }
 
     fn opened(&self, origin: &OverlayOrigin) -> Option<Arc<Overlay>> {
-        lock_data(&self.open).get(&origin.dir).cloned()
+        let open = lock_data(&self.open).get(&origin.dir).cloned();
+        open.filter(|overlay| !overlay.recording.as_ref().is_some_and(Recording::is_stale))
     }
 
     /// Takes the lock of the run's changes.
     fn claim(&self) -> Result<(), FolderFailure> {
         let mut claim = lock_data(&self.claim);
         if claim.is_none() {
-            *claim = Some(lock(&self.folder)?.ok_or(FolderFailure::OverlayInUse)?);
+            *claim = Some(lock(self.folder())?.ok_or(FolderFailure::OverlayInUse)?);
         }
         Ok(())
     }
@@ -135,6 +149,8 @@ pub(super) struct Overlay {
     /// The files, for one write at a time; `None` before the first change. Held over work on the
     /// disk, so only blocking threads take it.
     writer: Mutex<Option<OverlayStore>>,
+    /// `None` if the files are the only place of the changes.
+    recording: Option<Recording>,
 }
 
 /// What an overlay answers for.
@@ -158,17 +174,28 @@ impl Overlay {
         self.index().changes.get(path).cloned()
     }
 
+    /// Whether its files must: a working copy is built from what is recorded elsewhere.
+    fn must_survive_power_cuts(&self) -> bool {
+        self.recording.is_none()
+    }
+
+    /// Maximum bytes of one changed file; `None` if only the quota limits it.
+    fn most_file_bytes(&self) -> Option<u64> {
+        self.recording.as_ref().map(Recording::most_bytes)
+    }
+
     fn files(&self) -> Result<Arc<Dir>, FolderFailure> {
         self.index().files.clone().ok_or(FolderFailure::NotFound)
     }
 
-    /// Records a change. The overlay has it when this returns.
+    /// Records a change of a file whose content is written. The overlay has it when this returns.
     fn record(
         &self,
         store: &mut OverlayStore,
         record: ChangeRecord,
         durable: bool,
     ) -> Result<(), FolderFailure> {
+        self.publish(store, &record)?;
         // Only the holder of the writer changes the index, so a copy of it stays true.
         let count = self.index().changes.len();
         if store.log.is_long(count) {
@@ -179,6 +206,16 @@ impl Overlay {
         let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
         index.changes.take(record);
         Ok(())
+    }
+
+    /// Records a change where other hosts find it, if this overlay is a working copy.
+    fn publish(&self, store: &OverlayStore, record: &ChangeRecord) -> Result<(), FolderFailure> {
+        let Some(recording) = &self.recording else { return Ok(()) };
+        let content = match record {
+            ChangeRecord::Written { path, .. } => Some(store.files.read(content_name(path))?),
+            ChangeRecord::Removed { .. } | ChangeRecord::Reverted { .. } => None,
+        };
+        Ok(recording.record(&self.origin, record, content.as_deref())?)
     }
 }
 
@@ -301,10 +338,12 @@ impl<'a> OverlayView<'a> {
 
     /// Writes to a file and returns its new length.
     pub(super) fn write(&self, change: FileChange<'_>) -> Result<u64, FolderFailure> {
+        let durable = change.durable && self.overlay.must_survive_power_cuts();
+        let change = FileChange { durable, ..change };
         let is_whole = change.offset == 0 && change.truncate;
         let hashed = if is_whole { self.hash_base(change.rest)? } else { None };
         // Held while it waits: writes run on blocking threads, and no read takes it.
-        let mut writer = lock_data(&self.overlay.writer);
+        let mut writer = self.writer()?;
         let (layer, base) = self.writable(change.rest)?;
         base.as_ref().map_or(Ok(()), Existing::refuse_hard_link)?;
         let name = content_name(change.rest);
@@ -318,6 +357,9 @@ impl<'a> OverlayView<'a> {
         let (upper_length, base_length) = (length(&upper), length(&base));
         let new = change.new_length(upper_length.max(base_length));
         let new = new.ok_or(FolderFailure::Quota(self.most.bytes))?;
+        if let Some(most) = self.overlay.most_file_bytes().filter(|most| new > *most) {
+            return Err(FolderFailure::Quota(most));
+        }
         // The quota is checked before anything is created or copied.
         let before = writer.as_mut().map_or(Ok(0), OverlayStore::bytes)?;
         let after = before.saturating_sub(upper_length).saturating_add(new);
@@ -329,9 +371,14 @@ impl<'a> OverlayView<'a> {
         let store = self.store(&mut writer)?;
         // After a failure the size on disk is unknown, and the next write measures it again.
         store.bytes = None;
+        let progress = ChangeInProgress::of(self.overlay.recording.as_ref());
         if layer == Layer::Upper {
             perform(&store.files, &name, upper, &change, new)?;
             store.bytes = Some(after);
+            if let Some(changed) = self.overlay.change(change.rest) {
+                self.overlay.publish(store, &changed.record(change.rest))?;
+            }
+            progress.completed();
             return Ok(new);
         }
         // Left by a write that was not recorded, or by a removed file.
@@ -354,6 +401,7 @@ impl<'a> OverlayView<'a> {
         let path = change.rest.to_owned();
         let record = ChangeRecord::Written { path, base, changed_since_read };
         self.overlay.record(store, record, change.durable)?;
+        progress.completed();
         Ok(new)
     }
 
@@ -364,7 +412,7 @@ impl<'a> OverlayView<'a> {
             hashed => hashed?,
         };
         // Held while it waits: writes run on blocking threads, and no read takes it.
-        let mut writer = lock_data(&self.overlay.writer);
+        let mut writer = self.writer()?;
         let path = rest.to_owned();
         let (layer, base) = match self.writable(rest) {
             Err(FolderFailure::NotFound) => return Ok(()),
@@ -388,7 +436,10 @@ impl<'a> OverlayView<'a> {
             None => ChangeRecord::Reverted { path },
         };
         let store = self.store(&mut writer)?;
+        let progress = ChangeInProgress::of(self.overlay.recording.as_ref());
+        let durable = durable && self.overlay.must_survive_power_cuts();
         self.overlay.record(store, record, durable)?;
+        progress.completed();
         if layer != Layer::Upper {
             return Ok(());
         }
@@ -396,6 +447,15 @@ impl<'a> OverlayView<'a> {
         // overlay is opened next, and counts until then.
         store.bytes = None;
         remove_if_there(&store.files, &content_name(rest))
+    }
+
+    /// Returns the writer of the overlay, unless the working copy is dropped.
+    fn writer(&self) -> Result<MutexGuard<'a, Option<OverlayStore>>, FolderFailure> {
+        let writer = lock_data(&self.overlay.writer);
+        match self.overlay.recording.as_ref().is_some_and(Recording::is_stale) {
+            true => Err(FolderFailure::NotRecorded(RecordFailure::Store)),
+            false => Ok(writer),
+        }
     }
 
     /// Whether the folder's file is another one than the run first read.
@@ -434,7 +494,7 @@ impl<'a> OverlayView<'a> {
         writer: &'b mut Option<OverlayStore>,
     ) -> Result<&'b mut OverlayStore, FolderFailure> {
         if writer.is_none() {
-            make_folders(&self.run.folder, 0o700)?;
+            make_folders(self.run.folder(), 0o700)?;
             self.run.claim()?;
             let log = OverlayLog::create(&self.overlay.folder, &self.overlay.origin)?;
             let store = OverlayStore::open(&self.overlay.folder, log)?;

@@ -52,7 +52,8 @@ pub(crate) struct Files {
 impl Files {
     pub(crate) fn new(plugin: &PluginContext, start: &CallStart) -> Self {
         let has_overlay = plugin.setup.grants.files.iter().any(|it| it.mode == FileMode::Overlay);
-        let overlays = start.effects.overlay_folder().filter(|_| has_overlay).map(RunOverlays::of);
+        let overlays = start.effects.overlay_folder().filter(|_| has_overlay);
+        let overlays = overlays.and_then(RunOverlays::in_folder);
         Self { listings: Listings::default(), overlays }
     }
 

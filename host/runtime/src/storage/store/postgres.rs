@@ -22,7 +22,7 @@ pub use kv::PostgresKv;
 pub(super) use lease::{HostEntry, Lease};
 pub(crate) use link::Link;
 pub(super) use password::password_in;
-pub(super) use reader::open_reader;
+pub(super) use reader::{PostgresReader, open_reader};
 #[cfg(test)]
 pub(super) use schema::make_first_format;
 pub(super) use schema::{UNSAFE, check_durability, noting_unsafe_commits};

@@ -8,11 +8,14 @@ pub(super) mod lists;
 use std::path::Path;
 
 use conclave_core::journal::ownership::one_history;
+use conclave_core::overlay::apply::ChangeDecision;
 use conclave_core::protocol::event::Record;
 use conclave_core::types::ids::{ControlId, Millis, RoomId};
 use rusqlite::Connection;
 use serde::Serialize;
 
+#[cfg(feature = "postgres")]
+use super::overlays;
 use super::rows::{DamagedRow, RoomRow, RunRow, WaitRow};
 use super::sql::{Sql, SqlResult};
 use super::writer::StoreCheck;
@@ -177,6 +180,34 @@ impl StoreReader {
             None => self.of(self.tables.has_row("SELECT 1 FROM hosts WHERE until > now()", &[])),
             #[cfg(not(feature = "postgres"))]
             None => Ok(false),
+        }
+    }
+
+    /// The number of files that a run changed in overlays and that wait for a person, as
+    /// [`pending_changes`](crate::overlay::pending_changes).
+    #[must_use]
+    pub fn pending_changes(&self, run: &RoomId) -> usize {
+        match self.folder() {
+            Some(folder) => crate::overlay::pending_changes(folder, run),
+            #[cfg(feature = "postgres")]
+            None => overlays::files_of_run(&*self.tables, run).map_or(1, |files| files.len()),
+            #[cfg(not(feature = "postgres"))]
+            None => 0,
+        }
+    }
+
+    /// Returns what persons decided about a run's changes, oldest first.
+    pub fn change_decisions(&self, run: &RoomId) -> Result<Vec<ChangeDecision>, StoreError> {
+        match self.folder() {
+            Some(folder) => {
+                let decisions = crate::overlay::change_decisions(folder, run);
+                let store = self.address.clone();
+                decisions.map_err(|error| StoreError::Other { store, what: error.to_string() })
+            }
+            #[cfg(feature = "postgres")]
+            None => self.of(overlays::decisions(&*self.tables, run)),
+            #[cfg(not(feature = "postgres"))]
+            None => Ok(Vec::new()),
         }
     }
 

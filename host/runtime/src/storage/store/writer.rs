@@ -8,6 +8,8 @@ pub(super) mod engine;
 mod giving_up;
 mod journal;
 mod opening;
+#[cfg(feature = "postgres")]
+pub(super) mod overlays;
 mod pending_work;
 #[cfg(feature = "postgres")]
 pub(super) mod postgres;
@@ -18,6 +20,10 @@ mod sqlite;
 mod thread;
 
 use std::path::Path;
+#[cfg(feature = "postgres")]
+use std::path::PathBuf;
+#[cfg(feature = "postgres")]
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 #[cfg(feature = "postgres")]
@@ -112,6 +118,12 @@ pub(super) struct StoreWriter {
     reading: Option<ReaderThread>,
     thread: Option<StoreThread>,
     close: CloseTime,
+    /// The folder of this machine for working copies of overlays; `None` if none may be kept.
+    #[cfg(feature = "postgres")]
+    copies: Option<PathBuf>,
+    /// This process's folder in it, from its first working copy on.
+    #[cfg(feature = "postgres")]
+    working: Mutex<Option<overlays::WorkingCopies>>,
     /// Dropped last, so that the lock outlives the threads; `None` for a database.
     lock: Option<StoreLock>,
     /// Dropped after the lock.
@@ -142,6 +154,15 @@ impl StoreWriter {
 
     pub(super) fn folder(&self) -> Option<&Path> {
         self.address.folder()
+    }
+
+    /// Whether there is a place for the files of overlays.
+    pub(super) fn has_overlays(&self) -> bool {
+        #[cfg(feature = "postgres")]
+        if self.copies.is_some() {
+            return true;
+        }
+        self.folder().is_some()
     }
 
     /// Whether other hosts write to the store, too.

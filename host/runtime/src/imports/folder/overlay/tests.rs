@@ -15,7 +15,9 @@ use crate::storage::overlay::{
     ChangeDecisionKind, OverlayError, RunChanges, blocked_changes, change_decisions,
     pending_changes,
 };
-use crate::support::overlay_files::run_folder;
+
+#[cfg(feature = "postgres")]
+mod database;
 
 /// A folder with an overlay, in a store beside it.
 struct Rig {
@@ -50,7 +52,10 @@ impl Rig {
         filled(&temp.path().join("base"));
         fs::write(temp.path().join("secret"), "key").unwrap();
         let folder = grant(&temp.path().join("base"), FileMode::Overlay, quota);
-        let run = RunOverlays::of(&run_folder(&temp.path().join("store"), RUN));
+        let run = RunOverlays::of(OverlayPlace::in_folder(
+            &temp.path().join("store"),
+            &RoomId::from(RUN),
+        ));
         Self { temp, folder, run }
     }
 
@@ -85,9 +90,9 @@ impl Rig {
     /// Stops and starts the host.
     fn restart(self) -> Self {
         let Self { temp, folder, run } = self;
-        let path = run.folder().to_owned();
+        let place = run.place.clone();
         drop(run);
-        Self { temp, folder, run: RunOverlays::of(&path) }
+        Self { temp, folder, run: RunOverlays::of(place) }
     }
 
     /// Ends the run and returns its changes.
@@ -481,7 +486,8 @@ fn changes_are_applied_and_dropped_as_they_were_read() {
     let (temp, mut pending) = rig.ended();
     // The run is resumed, and ends, while a person reads the difference.
     let folder = grant(&temp.path().join("base"), FileMode::Overlay, (100, 10));
-    let run = RunOverlays::of(&run_folder(&temp.path().join("store"), RUN));
+    let run =
+        RunOverlays::of(OverlayPlace::in_folder(&temp.path().join("store"), &RoomId::from(RUN)));
     let rig = Rig { temp, folder, run };
     rig.write("a", b"not shown").unwrap();
     let (temp, base) = (rig.temp, rig.run);
@@ -578,7 +584,8 @@ fn a_change_of_another_file_than_the_run_read_is_a_conflict() {
     changes(&temp).discard().unwrap();
     // What a person applied is no change of somebody else.
     let (temp, folder) = (temp, grant(&base, FileMode::Overlay, (1_000, 10)));
-    let run = RunOverlays::of(&run_folder(&temp.path().join("store"), RUN));
+    let run =
+        RunOverlays::of(OverlayPlace::in_folder(&temp.path().join("store"), &RoomId::from(RUN)));
     let rig = Rig { temp, folder, run };
     rig.read("d/e/f").unwrap();
     rig.write("d/e/f", b"y").unwrap();

@@ -42,6 +42,7 @@ impl FileFailure {
             FolderFailure::Other(_)
             | FolderFailure::NotStored
             | FolderFailure::OverlayInUse
+            | FolderFailure::NotRecorded(_)
             | FolderFailure::TooLarge { .. } => Self::Other(trouble.to_string()),
             FolderFailure::LeadsOutside
             | FolderFailure::Forbidden

@@ -77,6 +77,11 @@ impl PostgresReader {
         Self { patience, close: close.clone(), ..self }
     }
 
+    /// Returns a connection that no question shares, for a transaction.
+    pub(in crate::storage::store) fn own_link(&self) -> SqlResult<Link> {
+        connected(&self.connecting)
+    }
+
     /// Runs one question on a connection that no other question has.
     fn on_a_link<T>(&self, ask: impl FnOnce(&Link) -> SqlResult<T>) -> SqlResult<T> {
         let free = self.links.borrow_mut().pop().filter(|link| !link.is_lost());

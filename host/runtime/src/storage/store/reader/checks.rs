@@ -54,6 +54,8 @@ fn look(tables: &dyn Sql, noted_heads: &[&str], all: bool) -> SqlResult<StoreChe
         derived::tables(tables, &mut problems)?;
     } else {
         shared(tables, &mut problems)?;
+        #[cfg(feature = "postgres")]
+        changes(tables, &mut problems)?;
     }
     loose(tables, &mut problems)?;
     rooms(tables, &mut checked, &mut problems)?;
@@ -94,6 +96,18 @@ fn shared(tables: &dyn Sql, problems: &mut ProblemList) -> SqlResult<()> {
         problems.add(|| format!("the epoch of room {room} is lower than that of its last record"));
     }
     Ok(())
+}
+
+/// Checks that each changed file of an overlay has its content.
+#[cfg(feature = "postgres")]
+fn changes(tables: &dyn Sql, problems: &mut ProblemList) -> SqlResult<()> {
+    let statement = "SELECT run, path FROM overlay_files WHERE content IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM blobs WHERE blobs.sha256 = content) ORDER BY run, path";
+    tables.each(statement, &[], |row| {
+        let (run, path): (String, String) = (row.get(0)?, row.get(1)?);
+        problems.add(|| format!("the content of {path:?}, which run {run} changed, is not there"));
+        Ok(())
+    })
 }
 
 /// Checks each line of a chain against the one before, and its record against it.

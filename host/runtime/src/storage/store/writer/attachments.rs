@@ -9,7 +9,7 @@ use crate::storage::store::{read, record};
 use crate::support::blobs::{Blob, BlobError, BlobSource, Blobs, BlobsUnavailable, describe};
 
 /// The maximum size of an attachment in bytes.
-const ATTACHMENT_BYTES: usize = 16 << 20;
+pub(super) const ATTACHMENT_BYTES: usize = 16 << 20;
 
 pub(super) struct StoreBlobs(pub(super) Arc<StoreWriter>);
 

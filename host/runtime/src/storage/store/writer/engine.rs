@@ -7,6 +7,8 @@ use conclave_core::journal::recovery::Unfinished;
 use conclave_core::types::ids::{Millis, RoomId};
 
 use super::commit::CommitGroup;
+#[cfg(feature = "postgres")]
+use super::overlays::{ChangeAnswer, OverlayChange};
 use super::{Collected, Retention};
 use crate::storage::store::record::StoredBytes;
 use crate::storage::store::sql::SqlResult;
@@ -27,6 +29,13 @@ pub(super) trait Engine: Send {
         snapshot: &Unfinished,
         body: &str,
     ) -> SqlResult<bool>;
+
+    /// Records changes of overlays in one transaction, each with an answer. A store in a folder has
+    /// its overlays in files.
+    #[cfg(feature = "postgres")]
+    fn change_overlays(&mut self, changes: &[OverlayChange]) -> SqlResult<Vec<ChangeAnswer>> {
+        Ok(vec![ChangeAnswer::Fenced; changes.len()])
+    }
 
     /// Notes in the rooms that this process runs that it stops at this time.
     fn note_stop(&mut self, at: Millis) -> SqlResult<()>;

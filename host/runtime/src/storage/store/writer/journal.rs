@@ -1,7 +1,7 @@
 //! The journals of rooms for the driver. They convert records to rows outside the writer's thread
 //! and send them to it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +24,7 @@ use crate::storage::journal::{
 use crate::storage::store::sql::Sql;
 use crate::storage::store::{ControlMessage, Durability, RunOrigin, StoreAddress, mail};
 use crate::support::clock::BoxFuture;
+use crate::support::overlay_files::OverlayPlace;
 
 /// The number of characters of the first message that lists can search.
 const TEXT: usize = 500;
@@ -242,8 +243,17 @@ impl Journals for StoreJournals {
         self.durability != Durability::Exit
     }
 
-    fn folder(&self) -> Option<PathBuf> {
-        self.writer.folder().map(Path::to_owned)
+    fn overlays(&self, run: &RoomId, epoch: u64) -> Option<OverlayPlace> {
+        match self.writer.folder() {
+            Some(folder) => Some(OverlayPlace::in_folder(folder, run)),
+            #[cfg(feature = "postgres")]
+            None => self.writer.overlay_place(run, epoch),
+            #[cfg(not(feature = "postgres"))]
+            None => {
+                let _ = epoch;
+                None
+            }
+        }
     }
 
     fn records(&self, room: &RoomId) -> RecordsReading {

@@ -5,6 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+#[cfg(feature = "postgres")]
+use std::sync::Mutex;
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -101,6 +103,7 @@ impl StoreWriter {
         let reading = ReaderThread::start(Box::new(tables));
         let mut writer = Self::start(place, Box::new(engine), reading, options)?;
         (writer.host, writer.close) = (Some(host), close);
+        writer.copies.clone_from(&options.copies);
         Ok(writer)
     }
 
@@ -135,6 +138,10 @@ impl StoreWriter {
             reading: Some(reading),
             thread: Some(thread),
             close: CloseTime::default(),
+            #[cfg(feature = "postgres")]
+            copies: None,
+            #[cfg(feature = "postgres")]
+            working: Mutex::default(),
             lock: None,
             open: Arc::new(()),
         })

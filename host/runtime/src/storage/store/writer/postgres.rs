@@ -11,6 +11,7 @@ use conclave_core::types::ids::{Millis, RoomId};
 
 use super::commit::CommitGroup;
 use super::engine::{Committed, Engine, Refusal, Taken};
+use super::overlays::{ChangeAnswer, OverlayChange};
 use super::queue::Write;
 use super::{Collected, Retention};
 use crate::storage::store::PostgresAddress;
@@ -26,6 +27,7 @@ use group::{GroupCall, Sent};
 
 mod chain;
 mod group;
+mod overlays;
 mod retention;
 #[cfg(test)]
 mod tests;
@@ -241,6 +243,17 @@ impl Engine for PostgresEngine {
         })?;
         kill_point!("after-snapshot");
         Ok(written.try_get::<_, i64>(0)? > 0)
+    }
+
+    fn change_overlays(&mut self, changes: &[OverlayChange]) -> SqlResult<Vec<ChangeAnswer>> {
+        let answers = self.session.retry(|link| overlays::change(link, changes))?;
+        for (change, _) in
+            changes.iter().zip(&answers).filter(|it| *it.1 == ChangeAnswer::NoContent)
+        {
+            // Retention of another host removed it, so its bytes are sent again.
+            self.known.retain(|sha256| change.content.as_ref().is_none_or(|it| it.0 != *sha256));
+        }
+        Ok(answers)
     }
 
     fn note_stop(&mut self, at: Millis) -> SqlResult<()> {

@@ -15,6 +15,8 @@ use conclave_core::types::usage::Spent;
 use tokio::sync::{Notify, oneshot};
 
 use super::engine::{Refusal, Taken};
+#[cfg(feature = "postgres")]
+use super::overlays::{ChangeAnswer, OverlayChange};
 use super::{Collected, Retention};
 use crate::storage::journal::{AppendFailure, JournalFailure};
 use crate::storage::store::record::{EventRow, StoredBytes};
@@ -204,6 +206,9 @@ pub(super) enum WriterTask {
     /// Makes everything before it readable.
     Barrier(Answer<()>),
     Collect(Retention, Answer<Collected>),
+    /// Records a change of an overlay, after the blobs before it.
+    #[cfg(feature = "postgres")]
+    Overlay(Box<OverlayChange>, Answer<ChangeAnswer>),
     /// Notes that this process stops running its rooms at this time.
     NoteStop(Millis, Answer<()>),
 }
@@ -222,6 +227,10 @@ impl WriterTask {
     }
 
     fn is_awaited(&self) -> bool {
+        #[cfg(feature = "postgres")]
+        if let Self::Overlay(..) = self {
+            return true;
+        }
         matches!(
             self,
             Self::Settle(_)

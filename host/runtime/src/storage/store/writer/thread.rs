@@ -12,6 +12,8 @@ use tokio::sync::{Notify, watch};
 
 use super::commit::CommitGroup;
 use super::engine::Engine;
+#[cfg(feature = "postgres")]
+use super::overlays::{ChangeAnswer, OverlayChange};
 use super::queue::{Answer, Cause, RoomWriting, Write, WriterQueue, WriterTask};
 use super::retention::find_digests;
 use crate::storage::store::record::StoredBytes;
@@ -97,6 +99,8 @@ struct Sorted {
     claims: Vec<(Arc<RoomWriting>, bool)>,
     settle: Vec<Answer<()>>,
     barriers: Vec<Answer<()>>,
+    #[cfg(feature = "postgres")]
+    overlays: (Vec<OverlayChange>, Vec<Answer<ChangeAnswer>>),
 }
 
 /// Answers all waiting callers if the thread panics.
@@ -155,12 +159,33 @@ impl Thread {
                         self.ask(|thread| thread.engine.collect(&keep, &live, &thread.stored));
                     let _ = answer.send(collected);
                 }
+                #[cfg(feature = "postgres")]
+                WriterTask::Overlay(change, answer) => {
+                    sorted.overlays.0.push(*change);
+                    sorted.overlays.1.push(answer);
+                }
                 WriterTask::NoteStop(at, answer) => {
                     let _ = answer.send(self.ask(|thread| thread.engine.note_stop(at)));
                 }
             }
         }
+        #[cfg(feature = "postgres")]
+        let overlays = std::mem::take(&mut sorted.overlays);
         self.group(sorted);
+        #[cfg(feature = "postgres")]
+        self.change_overlays(&overlays.0, overlays.1);
+    }
+
+    /// Records changes of overlays. Their contents are committed, unless that failed.
+    #[cfg(feature = "postgres")]
+    fn change_overlays(&mut self, changes: &[OverlayChange], answers: Vec<Answer<ChangeAnswer>>) {
+        if changes.is_empty() {
+            return;
+        }
+        let recorded = self.ask(|thread| thread.engine.change_overlays(changes));
+        for (index, answer) in answers.into_iter().enumerate() {
+            let _ = answer.send(recorded.as_ref().map(|all| all[index]).map_err(Cause::clone));
+        }
     }
 
     /// Asks the engine, unless the store is broken.
@@ -190,7 +215,7 @@ impl Thread {
     }
 
     fn group(&mut self, sorted: Sorted) {
-        let Sorted { mut writes, snapshots, claims, settle, barriers } = sorted;
+        let Sorted { mut writes, snapshots, claims, settle, barriers, .. } = sorted;
         let durable = !settle.is_empty();
         let is_idle = writes.is_empty() && claims.is_empty() && self.blobs.is_empty() && !durable;
         let mut result = if is_idle || self.shared.queue.broken().is_some() {

@@ -269,6 +269,52 @@ BEGIN
         AND (r.epoch = by_epoch OR (by_epoch IS NULL AND r.host = owner));
 END $$;
 
+-- Records a change of a file for the host that has the run by this epoch. `new_content` is NULL for
+-- a removed file, and `new_change` too if the change is undone. May be sent again: the same change
+-- is done then. Returns `done`, or why nothing was changed: `fenced`, `behind` or `no-content`.
+CREATE FUNCTION change_overlay(
+    of_run TEXT, by_epoch BIGINT, of_overlay TEXT, of_dir TEXT, of_display_path TEXT, new_number BIGINT,
+    of_name TEXT, of_path TEXT, new_change TEXT, new_content TEXT, new_length BIGINT
+) RETURNS TEXT
+LANGUAGE plpgsql AS $$
+DECLARE
+    latest RECORD;
+BEGIN
+    IF new_content IS NOT NULL THEN
+        -- As in `commit_group`: before the rows of rooms, and against retention.
+        LOCK TABLE conclave.blobs IN ROW EXCLUSIVE MODE;
+        IF NOT EXISTS (SELECT 1 FROM conclave.blobs AS b WHERE b.sha256 = new_content) THEN
+            RETURN 'no-content';
+        END IF;
+    END IF;
+    -- Locked to the end, so that no host takes the run between this check and the commit.
+    PERFORM 1 FROM conclave.rooms AS r WHERE r.room = of_run AND r.epoch = by_epoch FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RETURN 'fenced';
+    END IF;
+    INSERT INTO conclave.overlays (run, overlay, dir, display_path, changes, epoch)
+        VALUES (of_run, of_overlay, of_dir, of_display_path, 0, by_epoch) ON CONFLICT DO NOTHING;
+    UPDATE conclave.overlays AS o SET changes = new_number, epoch = by_epoch
+        WHERE o.run = of_run AND o.overlay = of_overlay AND o.changes = new_number - 1;
+    IF NOT FOUND THEN
+        -- A transaction that changes nothing does not wait for a standby, and an earlier attempt of
+        -- the same change may have been cut off from it.
+        UPDATE conclave.overlays AS o SET changes = o.changes WHERE o.run = of_run AND o.overlay = of_overlay
+            RETURNING o.changes, o.epoch INTO STRICT latest;
+        RETURN CASE WHEN latest.changes = new_number AND latest.epoch = by_epoch THEN 'done' ELSE 'behind' END;
+    END IF;
+    IF new_change IS NULL THEN
+        DELETE FROM conclave.overlay_files AS f
+            WHERE f.run = of_run AND f.overlay = of_overlay AND f.name = of_name;
+    ELSE
+        INSERT INTO conclave.overlay_files (run, overlay, name, path, change, content, length)
+            VALUES (of_run, of_overlay, of_name, of_path, new_change, new_content, new_length)
+            ON CONFLICT (run, overlay, name) DO UPDATE
+            SET change = EXCLUDED.change, content = EXCLUDED.content, length = EXCLUDED.length;
+    END IF;
+    RETURN 'done';
+END $$;
+
 -- Sets a value unless it would exceed the quota; returns whether it was set.
 CREATE FUNCTION kv_set(
     of_home TEXT, of_plugin TEXT, of_manifest TEXT, new_key BYTEA, new_value BYTEA, most_bytes BIGINT, most_keys BIGINT

@@ -36,6 +36,7 @@ const BLOBS: &str = "WITH others AS (
         SELECT found[1] AS sha256 FROM events, regexp_matches(body, '[0-9a-f]{64}', 'g') AS found
         UNION SELECT found[1] FROM inbox, regexp_matches(body, '[0-9a-f]{64}', 'g') AS found
         UNION SELECT sha256 FROM parts
+        UNION SELECT content FROM overlay_files WHERE content IS NOT NULL
         UNION SELECT found[1] FROM parts JOIN blobs USING (sha256),
             regexp_matches(convert_from(bytes, 'UTF8'), '[0-9a-f]{64}', 'g') AS found
         UNION SELECT held_blobs.sha256 FROM held_blobs JOIN others USING (host)),
@@ -96,9 +97,15 @@ pub(super) fn collect(
         let newest = keep.runs.map_or(0, |runs| i64::try_from(runs).unwrap_or(i64::MAX));
         for row in link.rows(RUNS, &[&before, &newest, &host])? {
             let run = RoomId::from(row.try_get::<_, String>(0)?);
-            if !live.contains(&run) {
+            if live.contains(&run) {
+                continue;
+            }
+            let has_changes = "SELECT 1 FROM overlay_files WHERE run = ?1 LIMIT 1";
+            if link.rows(has_changes, &[&run.as_str()])?.is_empty() {
                 remove(link, &run, &mut collected)?;
                 collected.runs.push(run);
+            } else {
+                collected.remaining_runs.push(run);
             }
         }
     }
@@ -154,7 +161,9 @@ fn remove(link: &Link, run: &RoomId, collected: &mut Collected) -> SqlResult<()>
         let of_run = "room IN (SELECT room FROM rooms WHERE run = ?1)";
         link.run(&format!("DELETE FROM {table} WHERE {of_run}"), &[&run.as_str()])?;
     }
-    link.run("DELETE FROM rooms WHERE run = ?1", &[&run.as_str()])?;
+    for table in ["rooms", "overlays", "overlay_decisions"] {
+        link.run(&format!("DELETE FROM {table} WHERE run = ?1"), &[&run.as_str()])?;
+    }
     collected.records += row.try_get::<_, i64>(0)?.cast_unsigned();
     collected.bytes += row.try_get::<_, i64>(1)?.cast_unsigned();
     Ok(())

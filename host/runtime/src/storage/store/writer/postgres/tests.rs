@@ -394,12 +394,13 @@ fn tables_are_made_once_and_newer_ones_are_refused() {
         let all: Vec<_> = (0..6).map(opening).collect();
         all.into_iter().for_each(|thread| thread.join().unwrap());
     });
-    assert_eq!(database.number("SELECT value FROM meta WHERE name = 'version'"), 3);
+    let current = database.number("SELECT value FROM meta WHERE name = 'version'");
     assert_eq!(database.number("SELECT count(*) FROM chains"), 1);
     Session::open(&database.address).unwrap();
     database.link().run("UPDATE meta SET value = 99 WHERE name = 'version'", &[]).unwrap();
     let newer = Session::open(&database.address).map(drop).unwrap_err();
-    assert!(matches!(newer, SessionError::Newer { version: 99, known: 3 }), "{newer}");
+    let is_newer = matches!(newer, SessionError::Newer { version: 99, known } if known == current);
+    assert!(is_newer, "{newer}");
 }
 
 #[test]

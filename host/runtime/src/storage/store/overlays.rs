@@ -1,0 +1,208 @@
+//! The changes of runs in overlays, as a database has them. A store in a folder has them in files
+//! beside its tables.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use conclave_core::overlay::apply::ChangeDecision;
+use conclave_core::overlay::changes::ChangeRecord;
+use conclave_core::types::ids::RoomId;
+
+use super::postgres::{self, Link, PostgresReader};
+use super::sql::{Sql, SqlError, SqlErrorKind, SqlResult, SqlRow};
+use super::{PostgresAddress, read};
+use crate::support::overlay_files::{OverlayOrigin, content_name, overlay_name};
+
+/// A changed file.
+#[derive(Clone, Debug)]
+pub(in crate::storage) struct FileRow {
+    pub(in crate::storage) record: ChangeRecord,
+    /// The digest of a written file, whose bytes are a blob.
+    pub(in crate::storage) content: Option<String>,
+    /// Whether the content is missing.
+    pub(in crate::storage) is_lost: bool,
+}
+
+const FILES: &str = "SELECT change, content, content IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM blobs WHERE blobs.sha256 = content) FROM overlay_files";
+
+/// Returns the number of the newest change of an overlay; 0 if there is none.
+pub(super) fn number(tables: &dyn Sql, run: &RoomId, dir: &Path) -> SqlResult<u64> {
+    let statement = "SELECT changes FROM overlays WHERE run = ?1 AND overlay = ?2";
+    let overlay = overlay_name(dir);
+    let values = [run.as_str().into(), (&overlay).into()];
+    Ok(tables.first(statement, &values, |row| row.get(0))?.unwrap_or(0))
+}
+
+/// Returns the changed files of an overlay, in the order of their paths.
+pub(super) fn files(tables: &dyn Sql, run: &RoomId, dir: &Path) -> SqlResult<Vec<FileRow>> {
+    let statement = format!("{FILES} WHERE run = ?1 AND overlay = ?2 ORDER BY path");
+    tables.rows(&statement, &[run.as_str().into(), (&overlay_name(dir)).into()], file)
+}
+
+fn file(row: &SqlRow<'_>) -> SqlResult<FileRow> {
+    Ok(FileRow { record: json(row.bytes(0)?)?, content: row.get(1)?, is_lost: row.get(2)? })
+}
+
+/// Returns all changed files of a run.
+pub(super) fn files_of_run(tables: &dyn Sql, run: &RoomId) -> SqlResult<Vec<FileRow>> {
+    tables.rows(&format!("{FILES} WHERE run = ?1"), &[run.as_str().into()], file)
+}
+
+/// Returns the folders of which a run has overlays, in a stable order.
+pub(super) fn origins(tables: &dyn Sql, run: &RoomId) -> SqlResult<Vec<OverlayOrigin>> {
+    let statement = "SELECT dir, display_path FROM overlays WHERE run = ?1 ORDER BY overlay";
+    tables.rows(statement, &[run.as_str().into()], |row| {
+        Ok(OverlayOrigin { dir: row.get::<String>(0)?.into(), display_path: row.get(1)? })
+    })
+}
+
+/// Forgets the change of a file, for a person. A host that has the overlay open must read it anew.
+pub(super) fn forget(tables: &dyn Sql, run: &RoomId, dir: &Path, name: &str) -> SqlResult<()> {
+    let statement = "WITH counted AS (
+            UPDATE overlays SET changes = changes + 1, epoch = 0 WHERE run = ?1 AND overlay = ?2)
+        DELETE FROM overlay_files WHERE run = ?1 AND overlay = ?2 AND name = ?3";
+    let overlay = overlay_name(dir);
+    let values = [run.as_str().into(), (&overlay).into(), name.into()];
+    tables.execute(statement, &values).map(drop)
+}
+
+/// Stores a decision about a run's changes.
+pub(super) fn add_decision(
+    tables: &dyn Sql,
+    run: &RoomId,
+    decision: &ChangeDecision,
+) -> SqlResult<()> {
+    let body = serde_json::to_string(decision).map_err(malformed)?;
+    let statement = "INSERT INTO overlay_decisions (run, body) VALUES (?1, ?2)";
+    tables.execute(statement, &[run.as_str().into(), (&body).into()]).map(drop)
+}
+
+/// Returns the decisions about a run's changes, oldest first.
+pub(super) fn decisions(tables: &dyn Sql, run: &RoomId) -> SqlResult<Vec<ChangeDecision>> {
+    let statement = "SELECT body FROM overlay_decisions WHERE run = ?1 ORDER BY number";
+    tables.rows(statement, &[run.as_str().into()], |row| json(row.bytes(0)?))
+}
+
+fn json<T: serde::de::DeserializeOwned>(text: &[u8]) -> SqlResult<T> {
+    serde_json::from_slice(text).map_err(malformed)
+}
+
+fn malformed(error: serde_json::Error) -> SqlError {
+    SqlError::new(SqlErrorKind::Damaged, format!("a change of an overlay is malformed: {error}"))
+}
+
+/// Returns the content of a changed file; `None` if it is lost.
+pub(super) fn content(
+    tables: &dyn Sql,
+    run: &RoomId,
+    dir: &Path,
+    name: &str,
+) -> SqlResult<Option<Vec<u8>>> {
+    let statement =
+        "SELECT content FROM overlay_files WHERE run = ?1 AND overlay = ?2 AND name = ?3";
+    let overlay = overlay_name(dir);
+    let values = [run.as_str().into(), (&overlay).into(), name.into()];
+    let sha256 = tables.first(statement, &values, |row| row.get::<Option<String>>(0))?.flatten();
+    let Some(sha256) = sha256 else { return Ok(None) };
+    Ok(read::attachment(tables, &sha256)?.map(|bytes| bytes.to_vec()))
+}
+
+/// The tables of a database, for a person who reads, applies or drops changes.
+pub(in crate::storage) struct ChangesTables {
+    address: PostgresAddress,
+    reader: PostgresReader,
+}
+
+impl fmt::Debug for ChangesTables {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("ChangesTables").field(&self.address).finish()
+    }
+}
+
+impl ChangesTables {
+    pub(in crate::storage) fn open(address: &PostgresAddress) -> io::Result<Self> {
+        let reader = postgres::open_reader(address).map_err(io::Error::other)?;
+        Ok(Self { address: address.clone(), reader })
+    }
+
+    /// The database for display.
+    pub(in crate::storage) fn place(&self) -> String {
+        self.address.to_string()
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(&dyn Sql) -> SqlResult<T>) -> io::Result<T> {
+        question(&self.reader).map_err(failed)
+    }
+
+    pub(in crate::storage) fn origins(&self, run: &RoomId) -> io::Result<Vec<OverlayOrigin>> {
+        self.ask(|tables| origins(tables, run))
+    }
+
+    pub(in crate::storage) fn files(&self, run: &RoomId, dir: &Path) -> io::Result<Vec<FileRow>> {
+        self.ask(|tables| files(tables, run, dir))
+    }
+
+    pub(in crate::storage) fn files_of_run(&self, run: &RoomId) -> io::Result<Vec<FileRow>> {
+        self.ask(|tables| files_of_run(tables, run))
+    }
+
+    /// Returns the content of a changed file; `None` if it is lost.
+    pub(in crate::storage) fn content(
+        &self,
+        run: &RoomId,
+        dir: &Path,
+        path: &str,
+    ) -> io::Result<Option<Vec<u8>>> {
+        self.ask(|tables| content(tables, run, dir, &content_name(path)))
+    }
+
+    /// Forgets the change of a file.
+    pub(in crate::storage) fn forget(
+        &self,
+        run: &RoomId,
+        dir: &Path,
+        path: &str,
+    ) -> io::Result<()> {
+        self.ask(|tables| forget(tables, run, dir, &content_name(path)))
+    }
+
+    pub(in crate::storage) fn add_decision(
+        &self,
+        run: &RoomId,
+        decision: &ChangeDecision,
+    ) -> io::Result<()> {
+        self.ask(|tables| add_decision(tables, run, decision))
+    }
+
+    pub(in crate::storage) fn decisions(&self, run: &RoomId) -> io::Result<Vec<ChangeDecision>> {
+        self.ask(|tables| decisions(tables, run))
+    }
+
+    /// Locks a run, so that no host takes it; `None` if one has it, or another command its lock.
+    pub(in crate::storage) fn lock(&self, run: &RoomId) -> io::Result<Option<RunLock>> {
+        let link = self.reader.own_link().map_err(failed)?;
+        let locked = link.batch("BEGIN").and_then(|()| {
+            let statement = "SELECT 1 FROM rooms WHERE room = ?1 AND NOT EXISTS (SELECT 1 FROM hosts
+                WHERE hosts.host = rooms.host AND hosts.until > clock_timestamp()) FOR UPDATE SKIP LOCKED";
+            Ok(!link.rows(statement, &[&run.as_str()])?.is_empty())
+        });
+        Ok(locked.map_err(failed)?.then_some(RunLock { _transaction: link }))
+    }
+}
+
+/// A lock on a run. The transaction that holds it ends with its connection.
+pub(in crate::storage) struct RunLock {
+    _transaction: Link,
+}
+
+impl fmt::Debug for RunLock {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("RunLock")
+    }
+}
+
+fn failed(error: SqlError) -> io::Error {
+    io::Error::new(error.io_kind(), error.text)
+}
