@@ -217,6 +217,8 @@ async fn a_persons_pause_outlasts_the_worker_of_its_run() {
         assert_eq!(stopped.await.unwrap().last().unwrap(), "given back", "{paused}");
         if paused == "after" {
             shared.send(&run, pause());
+            // As if it had been sent right before the worker gave the run back, which makes it due.
+            shared.query("UPDATE conclave.rooms SET wake_at = 0 WHERE ended IS NULL");
         }
         let two = shared.host(agent_waiting_at_first(&gate, &began)).await;
         let next = two.work(1);
