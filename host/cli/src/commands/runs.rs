@@ -268,7 +268,7 @@ fn row(run: &RunRow, facts: &RunFacts, now: Millis) -> Cells {
     };
     let tokens = if run.tokens == 0 { String::new() } else { thousands(run.tokens) };
     // No worker has begun it.
-    let is_new = run.state == RunState::Queued && facts.took_ms == 0;
+    let is_new = facts.took_ms == 0 && matches!(run.state, RunState::Queued | RunState::Asleep);
     let duration = if is_new { String::new() } else { took(facts.took_ms) };
     let cost = if run.cost_micro_usd == 0 { String::new() } else { money(run.cost_micro_usd) };
     vec![

@@ -47,9 +47,11 @@ pub(crate) async fn tasks(args: &args::TasksArgs, output: OutputArgs) -> Result<
     let row = found.row()?;
     let (all, unread) = listed(&found)?;
     let Some(name) = &args.task else {
-        let code = list(&row, &all, output)?;
-        // Printed last, and in the exit code: a list with gaps must not pass for a whole one.
-        return unread.map_or(Ok(code), Err);
+        return match unread {
+            Some(error) if all.is_empty() => Err(error),
+            // Printed last, and in the exit code: a list with gaps must not pass for a whole one.
+            unread => list(&row, &all, output).and_then(|code| unread.map_or(Ok(code), Err)),
+        };
     };
     let task = find(&all, name, &row)?;
     if args.cancel || args.tell.is_some() {

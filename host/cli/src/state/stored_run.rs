@@ -52,7 +52,7 @@ impl StoredRun {
     /// If the store cannot be read.
     pub(crate) fn row(&self) -> Result<RunRow, CliError> {
         let run = self.run();
-        let row = self.reader.run(&run)?;
+        let row = self.reader.run(&run).map_err(|error| unread(error, &run))?;
         row.ok_or_else(|| CliError::usage(format!("the run {run} is not stored")))
     }
 
@@ -172,11 +172,16 @@ pub(crate) fn journals<'a>(
     let rooms = reader.rooms(run)?.into_iter().map(|row| row.room);
     Ok(rooms.map(move |room| match reader.records(&room) {
         Ok(records) => Ok((room, records)),
-        Err(damaged @ StoreError::Damaged { .. }) => {
-            let run = room.run();
-            let hint = format!("`conclave stop {run}` ends the run, whatever of it can be read");
-            Err(CliError::from(damaged).hint(hint))
-        }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(unread(error, &room.run())),
     }))
+}
+
+/// The error for a run of which a part cannot be read.
+fn unread(error: StoreError, run: &RoomId) -> CliError {
+    let is_damaged = matches!(error, StoreError::Damaged { .. });
+    let error = CliError::from(error);
+    if !is_damaged {
+        return error;
+    }
+    error.hint(format!("`conclave stop {run}` ends the run, whatever of it can be read"))
 }
