@@ -82,7 +82,7 @@ pub(super) enum ChangesLock {
     },
     #[cfg(feature = "postgres")]
     Database {
-        _lock: overlays::RunLock,
+        _lock: Box<overlays::RunLock>,
     },
 }
 
@@ -133,7 +133,7 @@ impl RunSource {
             #[cfg(feature = "postgres")]
             Self::Database(of_run) => {
                 let lock = of_run.tables().lock(&of_run.run)?;
-                Ok(lock.map(|lock| ChangesLock::Database { _lock: lock }))
+                Ok(lock.map(|lock| ChangesLock::Database { _lock: Box::new(lock) }))
             }
         }
     }
