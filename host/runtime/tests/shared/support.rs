@@ -159,15 +159,6 @@ impl TestHost {
 }
 
 impl TestWorker {
-    /// Waits until the worker has reported something.
-    pub(crate) async fn reported(&self, shared: &Shared, word: &str) {
-        shared.until(word, |_| self.has_reported(word)).await;
-    }
-
-    pub(crate) fn has_reported(&self, word: &str) -> bool {
-        self.events.lock().unwrap().iter().any(|event| event == word)
-    }
-
     /// Lets the worker stop, and returns what it reported.
     pub(crate) async fn stop(self) -> Vec<String> {
         self.stop.send(()).unwrap();
