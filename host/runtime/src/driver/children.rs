@@ -87,7 +87,7 @@ impl From<JournalFailure> for NotBegun {
     fn from(failure: JournalFailure) -> Self {
         match failure.cause.kind() {
             // So it is on every host, and the run would never come to its end.
-            ErrorKind::InvalidData | ErrorKind::AlreadyExists => {
+            ErrorKind::InvalidData | ErrorKind::AlreadyExists | ErrorKind::NotFound => {
                 Self::Interrupted(failure.to_string())
             }
             _ => Self::Left(failure),

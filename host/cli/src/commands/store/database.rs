@@ -174,7 +174,7 @@ fn newest(programs: &[DumpProgram], server: i64) -> Option<DumpProgram> {
 }
 
 fn missing(programs: &[DumpProgram], server: i64) -> CliError {
-    let what = match programs.iter().max_by_key(|program| program.version) {
+    let what = match programs.iter().rev().max_by_key(|program| program.version) {
         Some(newest) => format!(
             "the server is PostgreSQL {server}, and {} is of version {}, which cannot copy it",
             show_path(&newest.path),
