@@ -12,6 +12,8 @@ mod plugins;
 mod run_input;
 #[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "read by `conclave serve` only"))]
 mod serve;
+#[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "read by `conclave server` only"))]
+mod server;
 mod storage;
 mod store;
 mod stored_runs;
@@ -41,6 +43,7 @@ pub(crate) use plugins::{
 };
 pub(crate) use run_input::RunInputArgs;
 pub(crate) use serve::Serve;
+pub(crate) use server::{ServerCommand, TokenAdd, TokenCommand, TokenRevoke};
 pub(crate) use storage::{
     Answer, Approvals, Approve, Keep, Questions, Refuse, Resume, choice_of, word_of,
 };
@@ -164,6 +167,9 @@ pub(crate) enum Command {
     Mcp(Mcp),
     /// Serve a channel of a config to browsers: a page with persistent conversations
     Serve(Serve),
+    /// Manage the people who may use `conclave serve`
+    #[command(subcommand)]
+    Server(ServerCommand),
     /// Check this machine, and whether the model servers of a config answer
     Doctor(Doctor),
     /// Print the JSON Schema of conclave.toml

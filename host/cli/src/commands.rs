@@ -39,6 +39,8 @@ pub(crate) mod runs;
 pub(crate) mod schema;
 #[cfg(feature = "serve")]
 pub(crate) mod serve;
+#[cfg(feature = "serve")]
+pub(crate) mod server;
 pub(crate) mod show;
 #[cfg(feature = "registry")]
 pub(crate) mod sign;

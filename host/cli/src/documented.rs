@@ -95,7 +95,9 @@ fn the_page_of_the_command_line_lists_the_commands_of_this_program() {
             words
                 .iter()
                 .skip(1)
-                .map(|word| format!("{} {word}", words[0]))
+                .flat_map(|word| {
+                    [format!("{} {word}", words[0]), format!("{} {} {word}", words[0], words[1])]
+                })
                 .filter(|command| known.contains(command)),
         );
     }

@@ -161,8 +161,10 @@ async fn dispatch(
         Command::Mcp(_) => Err(CliError::left_out("mcp")),
         #[cfg(feature = "serve")]
         Command::Serve(args) => commands::serve::serve(args, output, interrupts).await,
+        #[cfg(feature = "serve")]
+        Command::Server(command) => commands::server::server(&command, output),
         #[cfg(not(feature = "serve"))]
-        Command::Serve(_) => Err(CliError::left_out("serve")),
+        Command::Serve(_) | Command::Server(_) => Err(CliError::left_out("serve")),
         #[cfg(feature = "postgres")]
         Command::Worker(args) => commands::worker::worker(args, output, interrupts).await,
         #[cfg(feature = "postgres")]

@@ -1,32 +1,41 @@
-//! Who may use the server: the token of the address that the operator opens, the cookie that the
-//! browser keeps instead, and the checks of `Host` and `Origin` against other web sites. The headers
+//! Who may use the server: the token of the address that the operator opens or those of people, the
+//! session in their place, and the checks of `Host` and `Origin` against other web sites. The headers
 //! that restrict what the page may do are here too.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::http::header::{self, HeaderName, HeaderValue};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use sha2::{Digest as _, Sha256};
+use conclave_core::policy::roles::Role;
+use conclave_core::types::ids::Principal;
 
+use crate::api::{API, Problem};
 use crate::connections::Connection;
 use crate::conversations::FAILED;
 use crate::error::ServerError;
-use crate::http::Failure;
+use crate::http::{Failure, Server};
 use crate::operator::Operator;
+use crate::people::{LoginRefusal, People};
+use crate::sessions::{Identity, SESSION, Session, Sessions, is_same};
+use crate::tokens::random_text;
 
-/// Bytes of a token.
-const TOKEN: usize = 32;
-/// The time after which a browser needs a new address.
-const SESSION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// Browsers with access at once. One more ends the oldest session.
-const SESSIONS: usize = 256;
+/// The interval between two looks at the tokens of people: a revoked one is worth nothing after
+/// less than a second.
+const RELOAD: Duration = Duration::from_millis(400);
+/// The paths that need no session: the page, which holds no secret, and whether the server lives.
+const OPEN_PATHS: [&str; 6] = ["/", "/chat.css", "/chat.js", "/healthz", "/readyz", LOGIN_PATH];
+/// The path at which a token is exchanged for a session.
+const LOGIN_PATH: &str = "/api/session";
 /// The header by which browsers reach a host with TLS only from now on.
 const HSTS: (HeaderName, &str) = (header::STRICT_TRANSPORT_SECURITY, "max-age=31536000");
+
+/// The principal of runs that nobody else began, as the runtime has it.
+pub(crate) const OPERATOR: &str = "operator";
 
 /// Headers of every response. Scripts and styles come from this server alone, and the page cannot be
 /// framed, so that no other site can act through it.
@@ -46,12 +55,21 @@ const HEADERS: [(HeaderName, &str); 9] = [
     (header::VARY, "Cookie, Origin"),
 ];
 
-/// The access of browsers to the server.
+/// The access to a server.
 pub struct Access {
     address: Address,
     cookie: String,
+    entry: Entry,
     sessions: Mutex<Sessions>,
     operator: Arc<dyn Operator>,
+}
+
+/// Who gets a session.
+enum Entry {
+    /// Whoever has the token of the printed address.
+    Printed(Mutex<String>),
+    /// The people with tokens of their own.
+    People(Arc<People>),
 }
 
 /// Where browsers reach the server.
@@ -67,69 +85,115 @@ pub struct Address {
     pub has_tls: bool,
 }
 
-struct Sessions {
-    token: String,
-    /// When each session ends, by the digest of its secret.
-    ends: BTreeMap<[u8; 32], Instant>,
-}
-
 impl Access {
-    /// Creates the access to a server, with a new token.
+    /// Creates the access to a server: of people, or else with a new token for the printed address.
     ///
     /// # Errors
     /// `Randomness` if the system has none.
-    pub fn new(address: Address, operator: Arc<dyn Operator>) -> Result<Self, ServerError> {
+    pub fn new(
+        address: Address,
+        people: Option<People>,
+        operator: Arc<dyn Operator>,
+    ) -> Result<Self, ServerError> {
         // Cookies of all ports of a host are in one jar. No page of another host can set one whose
         // name begins with `__Host-`, and none is sent without TLS.
         let prefix = if address.has_tls { "__Host-" } else { "" };
         let cookie = format!("{prefix}conclave-{}", address.port);
-        let sessions = Mutex::new(Sessions { token: random()?, ends: BTreeMap::new() });
-        Ok(Self { address, cookie, sessions, operator })
+        let entry = match people {
+            Some(people) => Entry::People(Arc::new(people)),
+            None => Entry::Printed(Mutex::new(random_text()?)),
+        };
+        Ok(Self { address, cookie, entry, sessions: Mutex::default(), operator })
     }
 
-    /// The token of the address that the operator opens.
+    /// The token of the address that the operator opens; `None` if people have tokens of their own.
     #[must_use]
-    pub fn token(&self) -> String {
-        self.sessions().token.clone()
+    pub fn token(&self) -> Option<String> {
+        match &self.entry {
+            Entry::Printed(token) => Some(lock(token).clone()),
+            Entry::People(_) => None,
+        }
     }
 
-    /// The cookie for a browser that has the token; `None` for a wrong token, and if the system has
-    /// no randomness.
-    pub(crate) fn begin_session(&self, token: &str) -> Option<String> {
-        let now = Instant::now();
-        let mut sessions = self.sessions();
-        if !is_same(token, &sessions.token) {
-            return None;
+    /// Ends the sessions of revoked tokens, again and again.
+    pub(crate) async fn watch_tokens(&self) {
+        let Entry::People(people) = &self.entry else { return std::future::pending().await };
+        let mut was_readable = true;
+        loop {
+            tokio::time::sleep(RELOAD).await;
+            let reloaded = Arc::clone(people);
+            let reload = tokio::task::spawn_blocking(move || reloaded.reload());
+            let Ok((is_changed, read)) = reload.await else { continue };
+            if is_changed {
+                lock(&self.sessions).end_revoked(|hash| people.has(hash));
+            }
+            if let Err(error) = &read
+                && was_readable
+            {
+                self.operator.tokens_unreadable(error);
+            }
+            was_readable = read.is_ok();
         }
-        // Both before anything changes: without randomness the present token stays valid.
-        let secret = random().ok()?;
-        let next = if self.address.is_public { Some(random().ok()?) } else { None };
-        sessions.begin(&secret, now);
-        if let Some(next) = &next {
-            sessions.token.clone_from(next);
-        }
-        // The operator is told by printing, and other requests must not wait for that.
-        drop(sessions);
-        if let Some(next) = next {
-            self.operator.token_renewed(&next);
-        }
+    }
+
+    /// The cookie for a browser that has a token.
+    pub(crate) async fn begin_session(&self, token: &str) -> Result<String, LoginRefusal> {
+        // Before anything changes: without randomness the present token stays valid.
+        let secret = random_text().map_err(|_| LoginRefusal::Busy)?;
+        let identity = match &self.entry {
+            Entry::Printed(printed) => self.use_printed(printed, token)?,
+            Entry::People(people) => people.identify(token).await?,
+        };
+        lock(&self.sessions).begin(&secret, identity, Instant::now());
         let (cookie, age) = (&self.cookie, SESSION.as_secs());
         let secure = if self.address.has_tls { "; Secure" } else { "" };
-        Some(format!("{cookie}={secret}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}{secure}"))
+        Ok(format!("{cookie}={secret}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}{secure}"))
     }
 
-    fn has_session(&self, headers: &HeaderMap) -> bool {
+    /// Lets in whoever has the token of the printed address. A public one is used once.
+    fn use_printed(&self, printed: &Mutex<String>, token: &str) -> Result<Identity, LoginRefusal> {
+        let next = {
+            let mut printed = lock(printed);
+            if !is_same(token, &printed) {
+                return Err(LoginRefusal::WrongToken);
+            }
+            let is_public = self.address.is_public;
+            let next = is_public.then(random_text).transpose().map_err(|_| LoginRefusal::Busy)?;
+            next.iter().for_each(|next| printed.clone_from(next));
+            next
+        };
+        // The operator is told by printing, and other requests must not wait for that.
+        next.iter().for_each(|next| self.operator.token_renewed(next));
+        // The page's people are users of the operator's runs, and not the operator.
+        let principal = Principal(OPERATOR.into());
+        Ok(Identity { principal, role: Role::User, token_hash: None })
+    }
+
+    /// The session of a request.
+    async fn session(&self, headers: &HeaderMap) -> Result<Option<Session>, LoginRefusal> {
+        let now = Instant::now();
         let cookies = headers.get_all(header::COOKIE).iter();
-        let mut pairs = cookies
+        let mut cookies = cookies
             .filter_map(|value| value.to_str().ok())
             .flat_map(|value| value.split(';'))
-            .filter_map(|pair| pair.trim().split_once('='));
-        let now = Instant::now();
-        pairs.any(|(name, value)| name == self.cookie && self.sessions().has(value, now))
-    }
-
-    fn sessions(&self) -> MutexGuard<'_, Sessions> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+            .filter_map(|pair| pair.trim().split_once('='))
+            .filter(|(name, _)| *name == self.cookie);
+        let found = {
+            let sessions = lock(&self.sessions);
+            cookies.find_map(|(_, secret)| sessions.find(secret, now))
+        };
+        match (bearer(headers), &self.entry) {
+            (Some(token), Entry::People(people)) if found.is_none() => {
+                let known = lock(&self.sessions).find(token, now);
+                if known.is_some() {
+                    return Ok(known);
+                }
+                // The hash is slow, so a program's token is its session from the first request on.
+                let identity = people.identify(token).await?;
+                Ok(Some(lock(&self.sessions).begin(token, identity, now)))
+            }
+            _ => Ok(found),
+        }
     }
 
     /// Whether a page of this origin is one of this server. Behind a proxy with TLS an `http`
@@ -142,7 +206,7 @@ impl Access {
         is_scheme && hosts.iter().any(|own| own == host)
     }
 
-    /// Returns why the request is refused, if it is.
+    /// Returns why the request is refused before its session is looked at, if it is.
     fn check(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<(), Failure> {
         let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
         // A name that another site has pointed at this address is not among the hosts.
@@ -152,65 +216,63 @@ impl Access {
             let what = format!("this server is {}, and not the host of the request", hosts[0]);
             return Err(Failure::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", what));
         }
-        let is_api = path.starts_with("/api/");
+        if is_open(path) && path != LOGIN_PATH {
+            return Ok(());
+        }
         let origin = headers.get(header::ORIGIN);
         let is_own =
             origin.and_then(|value| value.to_str().ok()).is_some_and(|origin| self.is_own(origin));
         // Browsers send an origin with each POST; one without comes from no page of this server.
-        let needs_origin = origin.is_some() || method != Method::GET;
+        // They add no token by themselves, so a request with one is a program's.
+        let is_change = method != Method::GET && method != Method::HEAD;
+        let needs_origin = origin.is_some() || (is_change && bearer(headers).is_none());
         let site = text(HeaderName::from_static("sec-fetch-site"));
         // `none` is the user's own navigation, such as from the address bar.
         let is_foreign = site.is_some_and(|site| !matches!(site, "same-origin" | "none"));
-        if is_api && ((needs_origin && !is_own) || is_foreign) {
+        if (needs_origin && !is_own) || is_foreign {
             let what = "the request comes from another web site, and only the page of this server may send it";
             return Err(Failure::new(StatusCode::FORBIDDEN, "wrong_origin", what));
-        }
-        if is_api && path != "/api/session" && !self.has_session(headers) {
-            let what = "this browser has no access; open the address that `conclave serve` printed";
-            return Err(Failure::new(StatusCode::UNAUTHORIZED, "no_access", what));
         }
         Ok(())
     }
 }
 
-impl Sessions {
-    fn begin(&mut self, secret: &str, now: Instant) {
-        self.ends.retain(|_, end| *end > now);
-        if self.ends.len() >= SESSIONS
-            && let Some(oldest) =
-                self.ends.iter().min_by_key(|(_, end)| **end).map(|(session, _)| *session)
-        {
-            self.ends.remove(&oldest);
-        }
-        self.ends.insert(digest(secret), now + SESSION);
-    }
+/// Whether a path needs no session. Every other one does, also one that does not exist: a new route
+/// cannot be forgotten.
+fn is_open(path: &str) -> bool {
+    OPEN_PATHS.contains(&path)
+}
 
-    fn has(&self, secret: &str, now: Instant) -> bool {
-        self.ends.get(&digest(secret)).is_some_and(|end| *end > now)
-    }
+/// The token in the header of a program's request.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Refuses requests without access, and adds the headers of every response.
-pub(crate) async fn guard(
-    State(server): State<crate::http::Server>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(crate) async fn guard(State(server): State<Server>, request: Request, next: Next) -> Response {
     let access = server.access();
-    let has_session = access.has_session(request.headers());
-    let connection = request.extensions().get::<Arc<Connection>>();
-    let is_admitted = !has_session || connection.is_none_or(Connection::recognize);
-    let checked = if is_admitted {
-        access.check(request.method(), request.uri().path(), request.headers())
-    } else {
-        let what = "too many pages are open already; close one and load this one again";
-        Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", what))
+    let (mut head, body) = request.into_parts();
+    let (session, admitted) = match admit(access, &head).await {
+        Ok(session) => (session, Ok(())),
+        Err(failure) => (None, Err(failure)),
     };
-    let mut response = match checked {
-        Ok(()) => in_a_task(next.run(request)).await,
+    let has_session = session.is_some();
+    let is_v1 = head.uri.path().starts_with(API);
+    if let Some(session) = session {
+        head.extensions.insert(session);
+    }
+    let mut response = match admitted {
+        Ok(()) => in_a_task(next.run(Request::from_parts(head, body))).await,
+        Err(failure) if is_v1 => Problem::from(failure).into_response(),
         Err(failure) => failure.into_response(),
     };
-    if !has_session || !is_admitted {
+    if !has_session {
         // A client without a session gets one answer for each connection.
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
@@ -219,6 +281,42 @@ pub(crate) async fn guard(
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+/// Returns the session of a request that is answered; `None` for one that needs no session.
+async fn admit(access: &Access, head: &Parts) -> Result<Option<Session>, Failure> {
+    let path = head.uri.path();
+    // First of all, so that no other web site makes the server verify tokens.
+    access.check(&head.method, path, &head.headers)?;
+    let session = match access.session(&head.headers).await {
+        Ok(session) => session,
+        Err(_) if is_open(path) => None,
+        Err(refusal) => return Err(refusal.into()),
+    };
+    if session.is_none() && !is_open(path) {
+        return Err(LoginRefusal::WrongToken.into());
+    }
+    let connection = head.extensions.get::<Arc<Connection>>();
+    if session.is_some() && !connection.is_none_or(Connection::recognize) {
+        let what = "too many pages are open already; close one and load this one again";
+        return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", what));
+    }
+    Ok(session)
+}
+
+impl From<LoginRefusal> for Failure {
+    fn from(refusal: LoginRefusal) -> Self {
+        match refusal {
+            LoginRefusal::WrongToken => {
+                let what = "this browser has no access; open the address that `conclave serve` printed, or log in with a token";
+                Self::new(StatusCode::UNAUTHORIZED, "no_access", what)
+            }
+            LoginRefusal::Busy => {
+                let what = "too many attempts to log in; try again in some seconds";
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", what)
+            }
+        }
+    }
 }
 
 /// Answers a request in a task of its own.
@@ -230,28 +328,13 @@ async fn in_a_task(answer: impl Future<Output = Response> + Send + 'static) -> R
     })
 }
 
-/// Whether two secrets are the same.
-fn is_same(candidate: &str, secret: &str) -> bool {
-    // Digests, so that the time of the comparison tells nothing about the secret.
-    digest(candidate) == digest(secret)
-}
-
-fn digest(secret: &str) -> [u8; 32] {
-    Sha256::digest(secret).into()
-}
-
-fn random() -> Result<String, ServerError> {
-    let mut bytes = [0; TOKEN];
-    getrandom::fill(&mut bytes).map_err(ServerError::Randomness)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use std::fmt::Display;
 
     use conclave_core::setup::ChangedComponent;
     use conclave_core::types::ids::RoomId;
+    use conclave_runtime::store::StoreError;
 
     use super::*;
 
@@ -264,6 +347,10 @@ mod tests {
 
         fn room_failed(&self, _: &RoomId, _: &dyn Display) {}
 
+        fn tokens_unreadable(&self, _: &std::io::Error) {}
+
+        fn store_unreadable(&self, _: &StoreError) {}
+
         fn token_renewed(&self, token: &str) {
             self.0.lock().unwrap().push(token.to_owned());
         }
@@ -273,64 +360,87 @@ mod tests {
         let hosts = vec!["here".to_owned(), "127.0.0.1:80".to_owned()];
         let tokens = Arc::<Tokens>::default();
         let address = Address { port: 80, hosts, is_public, has_tls };
-        (Access::new(address, Arc::clone(&tokens) as Arc<dyn Operator>).unwrap(), tokens)
+        (Access::new(address, None, Arc::clone(&tokens) as Arc<dyn Operator>).unwrap(), tokens)
     }
 
-    fn checked(method: Method, path: &str, headers: &[(HeaderName, &str)]) -> Option<&'static str> {
+    async fn checked(
+        method: Method,
+        path: &str,
+        headers: &[(HeaderName, &str)],
+    ) -> Option<&'static str> {
         let (access, _) = access(false, false);
-        access.sessions().begin("s", Instant::now());
-        let headers = headers
-            .iter()
-            .map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap()))
-            .collect();
-        access.check(&method, path, &headers).err().map(|failure| failure.code())
+        let principal = Principal(OPERATOR.into());
+        let identity = Identity { principal, role: Role::User, token_hash: None };
+        lock(&access.sessions).begin("s", identity, Instant::now());
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(name, *value);
+        }
+        let request = request.body(axum::body::Body::empty()).unwrap();
+        admit(&access, &request.into_parts().0).await.err().map(|failure| failure.code())
     }
 
-    #[test]
-    fn a_request_needs_the_host_the_origin_and_the_cookie() {
+    #[tokio::test]
+    async fn a_request_needs_the_host_the_origin_and_the_cookie() {
         let site = HeaderName::from_static("sec-fetch-site");
         let (host, origin) = ((header::HOST, "here"), (header::ORIGIN, "http://here"));
         let cookie = (header::COOKIE, "a=b; conclave-80=s");
         let (foreign, null) = ((header::ORIGIN, "http://there"), (header::ORIGIN, "null"));
-        let get = |headers: &[_]| checked(Method::GET, "/api/conversations", headers);
-        let post = |headers: &[_]| checked(Method::POST, "/api/conversations", headers);
-        assert_eq!(get(&[host.clone(), cookie.clone()]), None);
-        assert_eq!(post(&[host.clone(), origin.clone(), cookie.clone()]), None);
+        let get = async |headers: &[_]| checked(Method::GET, "/api/conversations", headers).await;
+        let post = async |headers: &[_]| checked(Method::POST, "/api/conversations", headers).await;
+        assert_eq!(get(&[host.clone(), cookie.clone()]).await, None);
+        assert_eq!(post(&[host.clone(), origin.clone(), cookie.clone()]).await, None);
         for wrong in [foreign.clone(), null, (header::ORIGIN, "here")] {
-            assert_eq!(post(&[host.clone(), wrong.clone(), cookie.clone()]), Some("wrong_origin"));
-            assert_eq!(get(&[host.clone(), wrong, cookie.clone()]), Some("wrong_origin"));
+            assert_eq!(
+                post(&[host.clone(), wrong.clone(), cookie.clone()]).await,
+                Some("wrong_origin")
+            );
+            assert_eq!(get(&[host.clone(), wrong, cookie.clone()]).await, Some("wrong_origin"));
         }
-        assert_eq!(post(&[host.clone(), cookie.clone()]), Some("wrong_origin"), "without origin");
+        assert_eq!(
+            post(&[host.clone(), cookie.clone()]).await,
+            Some("wrong_origin"),
+            "without origin"
+        );
         let cross = (site, "cross-site");
-        assert_eq!(get(&[host.clone(), cookie.clone(), cross]), Some("wrong_origin"));
+        assert_eq!(get(&[host.clone(), cookie.clone(), cross]).await, Some("wrong_origin"));
         for wrong in ["", "conclave-80=t", "conclave-81=s", "conclave-80=ss"] {
             let cookie = (header::COOKIE, wrong);
-            assert_eq!(get(&[host.clone(), cookie]), Some("no_access"), "{wrong}");
+            assert_eq!(get(&[host.clone(), cookie]).await, Some("no_access"), "{wrong}");
         }
-        assert_eq!(get(&[(header::HOST, "there"), cookie.clone()]), Some("wrong_host"));
-        assert_eq!(get(&[cookie]), Some("wrong_host"));
-        assert_eq!(checked(Method::GET, "/", &[host]), None, "the page holds no secret");
+        assert_eq!(get(&[(header::HOST, "there"), cookie.clone()]).await, Some("wrong_host"));
+        assert_eq!(get(&[cookie]).await, Some("wrong_host"));
+        assert_eq!(checked(Method::GET, "/", std::slice::from_ref(&host)).await, None);
+        for path in ["/metrics", "/api/v1/runs", "/no-such-page"] {
+            let refused = checked(Method::GET, path, std::slice::from_ref(&host)).await;
+            assert_eq!(refused, Some("no_access"), "{path}");
+        }
+        // The token of the address is none of a program.
+        let bearer = (header::AUTHORIZATION, "Bearer s");
+        assert_eq!(get(&[host, bearer]).await, Some("no_access"));
     }
 
-    #[test]
-    fn a_public_token_is_used_once_and_the_next_one_is_reported() {
+    #[tokio::test]
+    async fn a_public_token_is_used_once_and_the_next_one_is_reported() {
         let (public, next) = access(true, true);
-        let first = public.token();
-        let cookie = public.begin_session(&first).unwrap();
-        assert!(public.begin_session(&first).is_none(), "it was used");
+        let first = public.token().unwrap();
+        let cookie = public.begin_session(&first).await.unwrap();
+        assert!(public.begin_session(&first).await.is_err(), "it was used");
         let second = next.0.lock().unwrap()[0].clone();
-        assert_eq!(public.token(), second);
-        assert_ne!(public.begin_session(&second).unwrap(), cookie);
+        assert_eq!(public.token().as_ref(), Some(&second));
+        assert_ne!(public.begin_session(&second).await.unwrap(), cookie);
         let (local, next) = access(false, false);
-        let token = local.token();
-        assert!(local.begin_session(&token).is_some() && local.begin_session(&token).is_some());
+        let token = local.token().unwrap();
+        for _ in 0..2 {
+            assert!(local.begin_session(&token).await.is_ok());
+        }
         assert!(next.0.lock().unwrap().is_empty());
     }
 
-    #[test]
-    fn behind_tls_a_cookie_is_secure_and_no_page_without_tls_is_own() {
+    #[tokio::test]
+    async fn behind_tls_a_cookie_is_secure_and_no_page_without_tls_is_own() {
         let (tls, _) = access(true, true);
-        let cookie = tls.begin_session(&tls.token()).unwrap();
+        let cookie = tls.begin_session(&tls.token().unwrap()).await.unwrap();
         assert!(cookie.starts_with("__Host-conclave-80="), "{cookie}");
         for attribute in ["HttpOnly", "SameSite=Strict", "Path=/", "Secure", "Max-Age=604800"] {
             assert!(cookie.split("; ").any(|part| part == attribute), "{attribute}: {cookie}");
@@ -345,23 +455,8 @@ mod tests {
             assert_eq!(tls.is_own(origin), is_own, "{origin}");
         }
         let (plain, _) = access(true, false);
-        let cookie = plain.begin_session(&plain.token()).unwrap();
+        let cookie = plain.begin_session(&plain.token().unwrap()).await.unwrap();
         assert!(cookie.starts_with("conclave-80=") && !cookie.contains("Secure"), "{cookie}");
         assert!(plain.is_own("http://here"));
-    }
-
-    #[test]
-    fn a_session_ends_and_the_oldest_one_first() {
-        let (access, _) = access(false, false);
-        let mut sessions = access.sessions();
-        let begin = Instant::now();
-        sessions.begin("a", begin);
-        assert!(sessions.has("a", begin) && !sessions.has("b", begin));
-        assert!(!sessions.has("a", begin + SESSION));
-        let later = begin + Duration::from_secs(1);
-        (0..SESSIONS).for_each(|number| sessions.begin(&number.to_string(), later));
-        assert!(!sessions.has("a", later) && sessions.has("0", later));
-        sessions.begin("z", begin + SESSION + Duration::from_secs(2));
-        assert_eq!(sessions.ends.len(), 1, "ended sessions are forgotten");
     }
 }

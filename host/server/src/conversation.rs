@@ -10,7 +10,7 @@ use conclave_core::inspect::transcript::{
 use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::approval::approval_id;
-use conclave_core::types::ids::{CallId, ChannelId, PluginName, RoomId, TaskName};
+use conclave_core::types::ids::{CallId, ChannelId, PluginName, Principal, RoomId, TaskName};
 use conclave_runtime::RoomHandle;
 use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::BoxFuture;
@@ -25,6 +25,8 @@ const TITLE: usize = 60;
 /// A conversation.
 pub(crate) struct Conversation {
     room: RoomId,
+    /// Who began it.
+    owner: Principal,
     /// Set while the room's loop runs.
     handle: OnceLock<RoomHandle>,
     state: Mutex<ConversationState>,
@@ -96,17 +98,22 @@ pub(crate) struct ConversationRow {
 impl Conversation {
     pub(crate) fn new(
         room: RoomId,
+        owner: Principal,
         transcript: Transcript,
         pending: PendingCalls,
         store: StoreAddress,
     ) -> Arc<Self> {
         let state = ConversationState { transcript, draft: Draft::default(), pending, ended: None };
         let (state, changed) = (Mutex::new(state), watch::Sender::new(()));
-        Arc::new(Self { room, handle: OnceLock::new(), state, changed, store })
+        Arc::new(Self { room, owner, handle: OnceLock::new(), state, changed, store })
     }
 
     pub(crate) fn room(&self) -> &RoomId {
         &self.room
+    }
+
+    pub(crate) fn owner(&self) -> &Principal {
+        &self.owner
     }
 
     /// Stores the handle of the room, whose loop runs now.

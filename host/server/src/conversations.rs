@@ -2,6 +2,7 @@
 //! server starts again.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,17 +10,19 @@ use conclave_core::inspect::pending_calls::PendingCalls;
 use conclave_core::inspect::transcript::Transcript;
 use conclave_core::journal::pending_work::WaitKey;
 use conclave_core::policy::budget::LimitIncrease;
-use conclave_core::types::ids::{ChannelId, RoomId};
+use conclave_core::types::ids::{ChannelId, Principal, RoomId};
 use conclave_core::types::request::{Refusal, RefusalCode};
 use conclave_runtime::approval::{ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::journal::Journals;
-use conclave_runtime::store::{RunFilter, StoreAddress, StoreReader};
+use conclave_runtime::store::{RunFilter, RunRow, StoreAddress, StoreError, StoreReader};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{Prepared, RoomGuard, RoomHandle, RunInput, RunOptions};
+use tokio::sync::watch;
 
+use crate::access::OPERATOR;
 use crate::conversation::{Conversation, ConversationRow, WebChannel};
 use crate::error::ServerError;
 use crate::operator::Operator;
@@ -41,6 +44,7 @@ pub struct Conversations {
     subscribers: Vec<Arc<dyn Subscriber>>,
     operator: Arc<dyn Operator>,
     store: StoreAddress,
+    config: PathBuf,
     /// The number of this process, in the ids of events.
     epoch: String,
     rooms: Mutex<BTreeMap<u64, Arc<Conversation>>>,
@@ -66,13 +70,16 @@ pub struct RoomParts {
     pub operator: Arc<dyn Operator>,
     /// The store with the journals.
     pub store: StoreAddress,
+    /// The absolute path of the config, as the store has it.
+    pub config: PathBuf,
 }
 
 impl Conversations {
     /// Creates the conversations of a config; none runs yet.
     #[must_use]
     pub fn new(parts: RoomParts) -> Self {
-        let RoomParts { prepared, name, channel, journals, subscribers, operator, store } = parts;
+        let RoomParts { prepared, name, channel, journals, subscribers, operator, store, config } =
+            parts;
         Self {
             prepared,
             name,
@@ -81,6 +88,7 @@ impl Conversations {
             subscribers,
             operator,
             store,
+            config,
             epoch: RandomIds.run().to_string(),
             rooms: Mutex::default(),
             last: AtomicU64::new(0),
@@ -92,6 +100,24 @@ impl Conversations {
         &self.channel
     }
 
+    pub(crate) fn store(&self) -> &StoreAddress {
+        &self.store
+    }
+
+    pub(crate) fn config(&self) -> &Path {
+        &self.config
+    }
+
+    /// A receiver that is notified of changes of this run; `None` for a run of another process.
+    pub(crate) fn changes(&self, run: &RoomId) -> Option<watch::Receiver<()>> {
+        self.find(run.as_str()).map(|conversation| conversation.changes())
+    }
+
+    /// Reports to the operator that the store cannot be read.
+    pub(crate) fn report_unreadable(&self, error: &StoreError) {
+        self.operator.store_unreadable(error);
+    }
+
     pub(crate) fn epoch(&self) -> &str {
         &self.epoch
     }
@@ -100,35 +126,42 @@ impl Conversations {
         self.rooms().values().find(|room| room.room().as_str() == id).cloned()
     }
 
-    /// The list of conversations, the newest first.
-    pub(crate) fn rows(&self) -> Vec<ConversationRow> {
-        self.rooms().values().rev().map(|room| room.row()).collect()
+    /// The list of those conversations whose owner is visible, the newest first.
+    pub(crate) fn rows(&self, is_visible: impl Fn(&Principal) -> bool) -> Vec<ConversationRow> {
+        let rooms = self.rooms();
+        let visible = rooms.values().rev().filter(|room| is_visible(room.owner()));
+        visible.map(|room| room.row()).collect()
     }
 
-    /// Resumes the stored conversations, and begins one if none is open. Returns their number.
+    /// Resumes the stored conversations. Returns the number of those that are open; with
+    /// `begins_first`, one begins if none is.
     ///
     /// # Errors
     /// If the store cannot be read, or a room cannot be resumed or begin.
-    pub async fn resume(&self, reader: &StoreReader) -> Result<usize, ServerError> {
+    pub async fn resume(
+        &self,
+        reader: &StoreReader,
+        begins_first: bool,
+    ) -> Result<usize, ServerError> {
         for row in reader.runs(&RunFilter::default())? {
             let Some(number) = self.number_of(&row.run) else { continue };
             // New conversations get numbers above those of all stored ones, also of closed ones.
             self.last.fetch_max(number, Ordering::Relaxed);
-            let conversation = self.resume_room(reader, &row.run).await?;
+            let conversation = self.resume_room(reader, &row).await?;
             self.rooms().insert(number, conversation);
         }
         let open = self.rooms().values().filter(|room| room.is_open()).count();
-        if open == 0 {
-            self.begin().await.map_err(ServerError::Refused)?;
+        if open == 0 && begins_first {
+            self.begin(Principal(OPERATOR.into())).await.map_err(ServerError::Refused)?;
         }
         Ok(open)
     }
 
-    /// Begins a new conversation.
+    /// Begins a new conversation of this person.
     ///
     /// # Errors
     /// `limit_reached` if too many are open, `room_closed` if its room cannot be opened.
-    pub(crate) async fn begin(&self) -> Result<Arc<Conversation>, Refusal> {
+    pub(crate) async fn begin(&self, owner: Principal) -> Result<Arc<Conversation>, Refusal> {
         // One at a time, so that two people do not both take the last free place.
         let _beginning = self.beginning.lock().await;
         let open = self.rooms().values().filter(|room| room.is_open()).count();
@@ -142,7 +175,7 @@ impl Conversations {
         let room = self.room_of(number);
         let transcript = Transcript::new(room.clone(), self.channel.clone());
         let conversation =
-            Conversation::new(room, transcript, PendingCalls::default(), self.store.clone());
+            Conversation::new(room, owner, transcript, PendingCalls::default(), self.store.clone());
         let session = self.prepared.session(self.options(&conversation));
         let session = session.map_err(|error| self.failed(&conversation, &error))?;
         let input = RunInput { channel: Some(self.channel.clone()), ..RunInput::default() };
@@ -169,8 +202,9 @@ impl Conversations {
     async fn resume_room(
         &self,
         reader: &StoreReader,
-        room: &RoomId,
+        row: &RunRow,
     ) -> Result<Arc<Conversation>, ServerError> {
+        let (room, owner) = (&row.run, Principal(row.principal.as_str().into()));
         let transcript =
             Transcript::of_stored(room.clone(), self.channel.clone(), |room| reader.records(room))?;
         let waits = reader.approvals(Some(room))?;
@@ -178,7 +212,8 @@ impl Conversations {
             let WaitKey::Call(call) = wait.wait.key else { return None };
             Some(((wait.room, call), wait.wait.request?.tool))
         }));
-        let conversation = Conversation::new(room.clone(), transcript, pending, self.store.clone());
+        let conversation =
+            Conversation::new(room.clone(), owner, transcript, pending, self.store.clone());
         let session = self.prepared.reopen(room, self.options(&conversation)).await;
         let session = session?;
         if session.is_cut_off() {
@@ -212,6 +247,7 @@ impl Conversations {
         let page = std::iter::once(Arc::clone(conversation) as Arc<dyn Subscriber>);
         RunOptions {
             ids: Arc::new(conversation.room().clone()),
+            principal: conversation.owner().clone(),
             channels: Arc::new(WebChannel(self.channel.clone())),
             approver: Arc::new(Later),
             journals: Arc::clone(&self.journals),

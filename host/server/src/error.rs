@@ -11,6 +11,9 @@ pub enum ServerError {
     /// No secret can be made.
     #[error("the system has no randomness: {0}")]
     Randomness(getrandom::Error),
+    /// A token cannot be hashed.
+    #[error("a token cannot be hashed: {0}")]
+    Hash(String),
     /// The store of the conversations cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),

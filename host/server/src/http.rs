@@ -5,24 +5,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
+use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, SET_COOKIE};
-use axum::http::{StatusCode, Uri};
 use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router, middleware};
+use axum::routing::{MethodRouter, get, post};
+use axum::{Extension, Json, Router, middleware};
+use conclave_core::policy::roles::{Action, RoleRefusal};
 use conclave_core::types::request::{Inbound, Refusal, RefusalCode};
+use futures_util::StreamExt as _;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::access::{Access, guard};
+use crate::api::{self, API};
 use crate::connections;
 use crate::conversation::Conversation;
 use crate::conversations::Conversations;
 use crate::events::events;
+use crate::people::LoginRefusal;
+use crate::sessions::Session;
 
 /// Bytes of a request's body.
 const BODY: usize = 256 << 10;
@@ -32,9 +37,7 @@ const BODY_TIME: Duration = Duration::from_secs(10);
 pub(crate) const STREAMS: usize = 32;
 /// Silence of an event stream after which it sends a comment, which proxies and browsers read as a
 /// sign of life.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// The reason of a turn that a person on the page stopped.
-const STOPPED: &str = "its user pressed Stop";
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 const PAGE: (&str, &str) = ("text/html; charset=utf-8", include_str!("page/index.html"));
 const STYLE: (&str, &str) = ("text/css; charset=utf-8", include_str!("page/chat.css"));
@@ -60,38 +63,84 @@ impl Server {
 
     /// Serves connections until the future is dropped.
     pub async fn serve(self, listener: TcpListener) {
-        connections::serve(listener, router(self)).await;
+        let state = self.clone();
+        tokio::select! {
+            () = connections::serve(listener, router(self)) => {}
+            () = state.access().watch_tokens() => {}
+        }
     }
 
     pub(crate) fn access(&self) -> &Access {
         &self.0.access
     }
 
-    /// Returns the conversation of a path.
-    fn conversation(&self, id: &str) -> Result<Arc<Conversation>, Failure> {
-        self.0.conversations.find(id).ok_or_else(|| {
+    pub(crate) fn conversations(&self) -> &Conversations {
+        &self.0.conversations
+    }
+
+    /// The permit of an event stream. It is not waited for: each waiting page would hold a
+    /// connection.
+    pub(crate) fn stream_permit(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        Arc::clone(&self.0.streams).try_acquire_owned().map_err(|_| {
+            let what =
+                format!("{STREAMS} pages are open already; close one and load this one again");
+            Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", what)
+        })
+    }
+
+    /// The number of event streams.
+    pub(crate) fn open_streams(&self) -> usize {
+        STREAMS - self.0.streams.available_permits()
+    }
+
+    /// Returns the conversation of a path, if this person may do that to it.
+    fn conversation(
+        &self,
+        session: &Session,
+        action: Action,
+        id: &str,
+    ) -> Result<Arc<Conversation>, Failure> {
+        // Of a foreign conversation a person does not even learn that it exists.
+        let missing = || {
             let what = format!("there is no conversation {id}");
             Failure::new(StatusCode::NOT_FOUND, "room_not_found", what)
-        })
+        };
+        let conversation = self.0.conversations.find(id).ok_or_else(missing)?;
+        match session.may(action, Some(conversation.owner())) {
+            Ok(()) => Ok(conversation),
+            Err(RoleRefusal::ForeignRun) => Err(missing()),
+            Err(refusal) => Err(refusal.into()),
+        }
     }
 }
 
 fn router(server: Server) -> Router {
-    Router::new()
+    let assets = Router::new()
         .route("/", get(|| asset(PAGE)))
         .route("/chat.css", get(|| asset(STYLE)))
-        .route("/chat.js", get(|| asset(SCRIPT)))
-        .route("/api/session", post(begin_session))
-        .route("/api/conversations", get(list).post(begin))
-        .route("/api/conversations/{id}/events", get(follow))
-        .route("/api/conversations/{id}/messages", post(message))
-        .route("/api/conversations/{id}/stop", post(stop))
-        .fallback(missing)
-        .method_not_allowed_fallback(wrong_method)
+        .route("/chat.js", get(|| asset(SCRIPT)));
+    page_routes()
+        .into_iter()
+        .chain(api::health_routes())
+        .fold(assets, |router, (path, methods)| router.route(path, methods))
+        .nest(API, api::router())
+        .fallback(async || Failure::missing())
+        .method_not_allowed_fallback(async || Failure::wrong_method())
         .layer(DefaultBodyLimit::max(BODY))
         // The last layer is the outermost: a request is checked before anything reads it.
         .layer(middleware::from_fn_with_state(server.clone(), guard))
         .with_state(server)
+}
+
+/// The routes that the page asks.
+pub(crate) fn page_routes() -> Vec<(&'static str, MethodRouter<Server>)> {
+    vec![
+        ("/api/session", post(begin_session)),
+        ("/api/conversations", get(list).post(begin)),
+        ("/api/conversations/{id}/events", get(follow)),
+        ("/api/conversations/{id}/messages", post(message)),
+        ("/api/conversations/{id}/stop", post(stop)),
+    ]
 }
 
 /// A refused or failed request: a status and a code for programs, a sentence for people.
@@ -104,6 +153,21 @@ pub(crate) struct Failure {
 impl Failure {
     pub(crate) fn new(status: StatusCode, code: &str, message: impl Into<String>) -> Self {
         Self { status, body: json!({ "error": code, "message": message.into() }) }
+    }
+
+    /// The answer to a request for what is not there.
+    pub(crate) fn missing() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", "this server has no such address")
+    }
+
+    /// The answer to a request with another method than those of its address.
+    pub(crate) fn wrong_method() -> Self {
+        let what = "this address does not accept the method of the request";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", what)
+    }
+
+    pub(crate) fn into_parts(self) -> (StatusCode, Value) {
+        (self.status, self.body)
     }
 
     #[cfg(test)]
@@ -130,6 +194,16 @@ impl From<Refusal> for Failure {
     }
 }
 
+impl From<RoleRefusal> for Failure {
+    fn from(refusal: RoleRefusal) -> Self {
+        let status = match refusal {
+            RoleRefusal::ForeignRun => StatusCode::NOT_FOUND,
+            RoleRefusal::MissingRole { .. } => StatusCode::FORBIDDEN,
+        };
+        Self::new(status, refusal.code(), refusal.to_string())
+    }
+}
+
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         (self.status, Json(self.body)).into_response()
@@ -138,16 +212,6 @@ impl IntoResponse for Failure {
 
 async fn asset((kind, text): (&'static str, &'static str)) -> Response {
     ([(CONTENT_TYPE, kind)], text).into_response()
-}
-
-async fn missing(uri: Uri) -> Failure {
-    let what = format!("this server has no {}", uri.path());
-    Failure::new(StatusCode::NOT_FOUND, "not_found", what)
-}
-
-async fn wrong_method() -> Failure {
-    let what = "this address does not accept the method of the request";
-    Failure::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", what)
 }
 
 /// Reads a JSON body of limited size, within a limited time.
@@ -176,36 +240,48 @@ async fn begin_session(
     request: Request,
 ) -> Result<Response, Failure> {
     let SessionRequest { token } = body(request).await?;
-    let cookie = server.access().begin_session(&token).ok_or_else(|| {
-        let what = "the address is not valid any more; open the one that `conclave serve` printed";
-        Failure::new(StatusCode::UNAUTHORIZED, "no_access", what)
+    let cookie = server.access().begin_session(&token).await.map_err(|refusal| match refusal {
+        LoginRefusal::WrongToken if server.access().token().is_some() => {
+            let what =
+                "the address is not valid any more; open the one that `conclave serve` printed";
+            Failure::new(StatusCode::UNAUTHORIZED, "no_access", what)
+        }
+        refusal => refusal.into(),
     })?;
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
 }
 
-async fn list(State(server): State<Server>) -> Json<Value> {
-    Json(json!({ "conversations": server.0.conversations.rows() }))
+async fn list(
+    State(server): State<Server>,
+    Extension(session): Extension<Session>,
+) -> Result<Json<Value>, Failure> {
+    session.may(Action::List, None)?;
+    let rows = server.0.conversations.rows(|owner| session.may(Action::Read, Some(owner)).is_ok());
+    Ok(Json(json!({ "conversations": rows })))
 }
 
-async fn begin(State(server): State<Server>) -> Result<Response, Failure> {
-    let conversation = server.0.conversations.begin().await?;
+async fn begin(
+    State(server): State<Server>,
+    Extension(session): Extension<Session>,
+) -> Result<Response, Failure> {
+    session.may(Action::Start, None)?;
+    let conversation = server.0.conversations.begin(session.identity.principal.clone()).await?;
     Ok((StatusCode::CREATED, Json(conversation.row())).into_response())
 }
 
 async fn follow(
     State(server): State<Server>,
+    Extension(session): Extension<Session>,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let conversation = server.conversation(&id)?;
-    // Not waited for: each waiting page would hold a connection.
-    let permit = Arc::clone(&server.0.streams).try_acquire_owned().map_err(|_| {
-        let what = format!("{STREAMS} pages are open already; close one and load this one again");
-        Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", what)
-    })?;
+    let conversation = server.conversation(&session, Action::Read, &id)?;
+    let permit = server.stream_permit()?;
     let last = headers.get(HeaderName::from_static("last-event-id"));
     let last = last.and_then(|last| last.to_str().ok());
     let events = events(conversation, server.0.conversations.epoch(), last, permit);
+    // Whoever loses the session does not read on.
+    let events = events.take_until(session.ended());
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
     Ok(Sse::new(events).keep_alive(keep_alive).into_response())
 }
@@ -220,21 +296,28 @@ struct MessageRequest {
 
 async fn message(
     State(server): State<Server>,
+    Extension(session): Extension<Session>,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Json<Value>, Failure> {
-    let conversation = server.conversation(&id)?;
+    let conversation = server.conversation(&session, Action::Say, &id)?;
     let MessageRequest { text, key } = body(request).await?;
     let channel = server.0.conversations.channel().clone();
-    let inbound = Inbound { key: Some(key), ..Inbound::new(channel, text) };
+    let sender = session.name().unwrap_or_default().to_owned();
+    let inbound = Inbound { sender, key: Some(key), ..Inbound::new(channel, text) };
     let handle = conversation.handle().ok_or_else(over)?;
     let accepted = handle.inbound(inbound).await?;
     Ok(Json(json!({ "index": accepted.index, "duplicate": accepted.duplicate })))
 }
 
-async fn stop(State(server): State<Server>, Path(id): Path<String>) -> Result<StatusCode, Failure> {
-    let conversation = server.conversation(&id)?;
-    conversation.handle().ok_or_else(over)?.stop_turn(STOPPED);
+async fn stop(
+    State(server): State<Server>,
+    Extension(session): Extension<Session>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Failure> {
+    let conversation = server.conversation(&session, Action::Stop, &id)?;
+    let who = session.name().unwrap_or("its user");
+    conversation.handle().ok_or_else(over)?.stop_turn(format!("{who} pressed Stop"));
     // A stop has no reply; the page reads the end of the turn among its events.
     Ok(StatusCode::ACCEPTED)
 }

@@ -1,5 +1,5 @@
 //! The server of `conclave serve`: the rooms of a config for browsers. It has the access of
-//! browsers, their connections, the conversations and the page. It makes no decisions about tasks,
+//! people, their connections, the conversations and the page. It makes no decisions about tasks,
 //! prints nothing and reads no environment: what its operator has to know goes through
 //! [`Operator`].
 
@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 
 mod access;
+mod api;
 mod connections;
 mod conversation;
 mod conversations;
@@ -14,9 +15,14 @@ mod error;
 mod events;
 mod http;
 mod operator;
+mod people;
+mod sessions;
+mod tokens;
 
 pub use access::{Access, Address};
 pub use conversations::{Conversations, RoomParts};
 pub use error::ServerError;
 pub use http::Server;
 pub use operator::Operator;
+pub use people::People;
+pub use tokens::{NewToken, PersonToken, TokenFile};

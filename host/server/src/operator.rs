@@ -1,9 +1,11 @@
 //! The port to the operator of a server, who reads what users of the page may not.
 
 use std::fmt::Display;
+use std::io;
 
 use conclave_core::setup::ChangedComponent;
 use conclave_core::types::ids::RoomId;
+use conclave_runtime::store::StoreError;
 
 /// Reports to the operator. It is called from the loops of rooms and must not block for long.
 pub trait Operator: Send + Sync + 'static {
@@ -12,6 +14,12 @@ pub trait Operator: Send + Sync + 'static {
 
     /// The loop of a room failed, or could not begin.
     fn room_failed(&self, room: &RoomId, error: &dyn Display);
+
+    /// The file with the tokens of people cannot be read: only those of the config are valid.
+    fn tokens_unreadable(&self, error: &io::Error);
+
+    /// The store cannot be read, so a request was not answered.
+    fn store_unreadable(&self, error: &StoreError);
 
     /// The token of a public address was used, and this one is valid from now on.
     fn token_renewed(&self, token: &str);

@@ -1,9 +1,11 @@
 //! `conclave serve`: the real program over HTTP on loopback. Conversations and restarts, the channel
 //! settings of a config, and the attacks on a local server that browsers can reach.
 
+mod api;
 mod attacks;
 mod channels;
 pub(crate) mod client;
+mod people;
 mod restarts;
 
 use conclave_test_support::{Rig, guest, stepping, stock};

@@ -14,7 +14,9 @@ use conclave_core::types::ids::{ChannelId, RoomId};
 use conclave_runtime::clock::{Clock, SystemClock};
 use conclave_runtime::store::{RunFilter, RunRow, StoreAddress, StoreReader};
 use conclave_runtime::subscribe::Subscriber;
-use conclave_server::{Access, Address, Conversations, Operator, RoomParts, Server, ServerError};
+use conclave_server::{
+    Access, Address, Conversations, Operator, People, RoomParts, Server, ServerError, TokenFile,
+};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
@@ -30,6 +32,7 @@ use crate::session::ending::changes_line;
 use crate::state::control_inbox::ControlListener;
 use crate::state::journals::{RunCommand, RunStorage};
 use crate::state::setup::{self, EngineStart};
+use crate::state::state_folder::state_folder;
 use crate::state::store_address::with_named_store;
 use crate::state::stores::room_folder;
 use crate::ui::interrupt::{Interrupts, terminated};
@@ -52,6 +55,7 @@ pub(crate) async fn serve(
     check_listen(&args)?;
     let config = setup::read_config(&args.file, &models)?;
     let channel = channel(&config, args.channel.as_deref(), &args.file)?;
+    let people = people(&config, &args.file)?;
     let name = args.room.clone().unwrap_or_else(|| default_room(&args.file));
     let engine = EngineStart::begin();
     let storage = storage(&args, &name, (&config, locked))?;
@@ -99,17 +103,20 @@ pub(crate) async fn serve(
         subscribers,
         operator: Arc::clone(&operator),
         store: reader.address().clone(),
+        config: std::path::absolute(&args.file).unwrap_or_else(|_| args.file.clone()),
     });
-    let resumed = conversations.resume(&reader).await?;
+    // With people, each of them begins conversations of their own.
+    let resumed = conversations.resume(&reader, people.is_none()).await?;
     let reached = Address {
         port: address.port(),
         hosts,
         is_public: args.public.is_some(),
         has_tls: is_proxied,
     };
-    let access = Access::new(reached, operator)?;
-    let url = url(&page, &access.token());
-    report(&args, (&channel, &name, resumed), &url, (output, &screen))?;
+    let access = Access::new(reached, people, operator)?;
+    let url = access.token().map_or_else(|| format!("{page}/"), |token| url(&page, &token));
+    let gives_access = access.token().is_some();
+    report(&args, (&channel, &name, resumed), (&url, gives_access), (output, &screen))?;
     let server = Server::new(access, conversations);
     // The rooms are not stopped: they are resumed, as after a crash.
     interrupts.run_begins();
@@ -148,11 +155,21 @@ fn is_served(run: &RoomId, name: &str) -> bool {
     run.as_str().strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
+/// The people of the config, and those with tokens in the state folder; `None` if there are none.
+fn people(config: &Config, file: &Path) -> Result<Option<People>, CliError> {
+    let tokens = state_folder().map(|folder| TokenFile::in_folder(&folder));
+    let config_file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    People::find(&config.server, tokens, config_file).map_err(|error| {
+        CliError::internal(format!("the tokens of people cannot be read: {error}"))
+            .hint("`conclave server token list` names the file")
+    })
+}
+
 /// Prints where the page is.
 fn report(
     args: &args::Serve,
     (channel, room, resumed): (&ChannelId, &str, usize),
-    url: &str,
+    (url, gives_access): (&str, bool),
     (output, screen): (OutputArgs, &Arc<Screen>),
 ) -> Result<(), CliError> {
     if output.json {
@@ -160,7 +177,7 @@ fn report(
             "type": "serving", "url": url, "channel": channel, "room": room, "resumed": resumed,
         }));
     }
-    if args.public.is_some() {
+    if args.public.is_some() && gives_access {
         screen.notice(paint(
             ODD,
             "other machines can reach this server: whoever has the address may talk to the agents, and without a proxy with TLS \
@@ -171,9 +188,10 @@ fn report(
         0 => String::new(),
         count => format!(", {} resumed", plural(count as u64, "conversation", "conversations")),
     };
+    let how = if gives_access { "which gives access" } else { "and log in with a token" };
     screen.line(paint(
         FAINT,
-        format_args!("serving the channel {channel} of room {room}{resumed}; open this address, which gives access; Ctrl-C closes"),
+        format_args!("serving the channel {channel} of room {room}{resumed}; open this address, {how}; Ctrl-C closes"),
     ));
     stdout::queue(format!("{url}\n"))
 }

@@ -6,12 +6,13 @@
 const element = (id) => document.getElementById(id);
 const [log, entries, draft, pending] = ["log", "entries", "draft", "pending"].map(element);
 const [form, text, send, stop] = ["form", "text", "send", "stop"].map(element);
+const [login, secret] = ["login", "token"].map(element);
 const greeting = ["greeting", "task", "description", "agent", "usage"].map(element);
 const [picker, begin, statusLine, problem] = ["conversations", "begin", "status", "problem"].map(element);
 
 const PENDING = "conclave-pending";
 const RETRY = 3000;
-const NO_ACCESS = "This browser has no access. Open the address that `conclave serve` printed.";
+const NO_ACCESS = "This browser has no access. Open the address that `conclave serve` printed, or log in with your token.";
 const LOST = "The connection is lost. Trying again …";
 
 let current = null; // the id of the conversation
@@ -195,6 +196,7 @@ async function check() {
 }
 
 function fail(error) {
+  login.hidden = error.status !== 401;
   problem.textContent = error.status === 401 ? NO_ACCESS : error.status ? error.message : LOST;
 }
 
@@ -283,6 +285,11 @@ async function list(chosen) {
     if (!title) option.dataset.unnamed = "1";
     return option;
   }));
+  if (!conversations.length) {
+    // Each person begins conversations of their own, and the first one by coming here.
+    const { id } = await call("/api/conversations", {});
+    return list(id);
+  }
   const known = conversations.find(({ id }) => id === chosen) || conversations.find(({ is_open: isOpen }) => isOpen) || conversations[0];
   picker.value = known.id;
   follow(known.id);
@@ -299,6 +306,7 @@ async function start() {
     }
     await list(hash);
     problem.textContent = "";
+    login.hidden = true;
     text.focus();
   } catch (error) {
     fail(error);
@@ -307,6 +315,17 @@ async function start() {
   }
 }
 
+login.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const token = secret.value.trim();
+  secret.value = "";
+  try {
+    await call("/api/session", { token });
+    await start();
+  } catch (error) {
+    fail(error);
+  }
+});
 form.addEventListener("submit", (event) => {
   event.preventDefault();
   if (!text.value.trim() || send.disabled) return;

@@ -51,22 +51,35 @@ impl Served {
         let mut url = String::new();
         let stdout = child.stdout.take().expect("it is piped");
         BufReader::new(stdout).read_line(&mut url).expect("it prints its address");
-        let parts = url.trim().strip_prefix("http://").and_then(|url| url.split_once("/#token="));
+        let parts = url.trim().strip_prefix("http://").and_then(|url| url.split_once('/'));
         let log = || std::fs::read_to_string(rig.folder().join("serve.log")).unwrap_or_default();
-        let (address, token) = parts.unwrap_or_else(|| panic!("{url}{}", log()));
+        let (address, fragment) = parts.unwrap_or_else(|| panic!("{url}{}", log()));
         let mut served = Self {
             child,
             arguments,
             address: address.to_owned(),
-            token: token.to_owned(),
+            token: fragment.strip_prefix("#token=").unwrap_or_default().to_owned(),
             cookie: String::new(),
         };
-        let session = served.post("/api/session", &json!({ "token": served.token }));
+        if !served.token.is_empty() {
+            served.cookie = served.log_in(&served.token);
+        }
+        served
+    }
+
+    /// Exchanges a token for a cookie.
+    pub(crate) fn log_in(&self, token: &str) -> String {
+        let session = self.post("/api/session", &json!({ "token": token }));
         assert_eq!(session.status, 204, "{}", session.text);
         let cookie = session.header("set-cookie").expect("it is set").to_owned();
         assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
-        served.cookie = cookie.split(';').next().unwrap_or_default().to_owned();
-        served
+        cookie.split(';').next().unwrap_or_default().to_owned()
+    }
+
+    /// Goes on with another cookie.
+    pub(crate) fn with_cookie(&mut self, cookie: &str) -> &Self {
+        cookie.clone_into(&mut self.cookie);
+        self
     }
 
     pub(crate) fn address(&self) -> &str {
@@ -164,13 +177,17 @@ impl Served {
 
     /// Opens the event stream of a conversation.
     pub(crate) fn events(&self, room: &str, last: Option<&str>) -> Events {
+        self.stream(&format!("/api/conversations/{room}/events"), last)
+    }
+
+    /// Opens an event stream.
+    pub(crate) fn stream(&self, path: &str, last: Option<&str>) -> Events {
         let mut stream = self.connect();
         let last = last.map(|last| format!("Last-Event-ID: {last}\r\n")).unwrap_or_default();
         let headers: String =
             self.own().iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         // In HTTP/1.0 the body is not cut into chunks.
-        write!(stream, "GET /api/conversations/{room}/events HTTP/1.0\r\n{headers}{last}\r\n")
-            .expect("it listens");
+        write!(stream, "GET {path} HTTP/1.0\r\n{headers}{last}\r\n").expect("it listens");
         let mut lines = BufReader::new(stream);
         let mut first = String::new();
         lines.read_line(&mut first).expect("it answers");
@@ -261,6 +278,12 @@ impl Events {
                 _ => {}
             }
         }
+    }
+
+    /// Waits until the server ends the stream.
+    pub(crate) fn until_end(mut self) {
+        let mut rest = Vec::new();
+        let _ = self.lines.read_to_end(&mut rest);
     }
 
     pub(crate) fn entry(&mut self) -> Value {

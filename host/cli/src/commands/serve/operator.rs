@@ -1,10 +1,12 @@
 //! The operator's terminal as the server's port to it.
 
 use std::fmt::Display;
+use std::io;
 use std::sync::Arc;
 
 use conclave_core::setup::ChangedComponent;
 use conclave_core::types::ids::RoomId;
+use conclave_runtime::store::StoreError;
 use conclave_server::Operator;
 use serde_json::json;
 
@@ -31,6 +33,18 @@ impl Operator for OperatorTerminal {
 
     fn room_failed(&self, room: &RoomId, error: &dyn Display) {
         self.screen.notice(format_args!("{} {room}: {error}", paint(BAD, "error:")));
+    }
+
+    fn tokens_unreadable(&self, error: &io::Error) {
+        self.screen.notice(format_args!(
+            "{} the tokens of people cannot be read, and none of the state folder is valid: {error}",
+            paint(BAD, "error:")
+        ));
+    }
+
+    fn store_unreadable(&self, error: &StoreError) {
+        let what = format!("the store cannot be read for a request: {error}");
+        self.screen.notice(format_args!("{} {what}", paint(BAD, "error:")));
     }
 
     fn token_renewed(&self, token: &str) {

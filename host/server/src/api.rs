@@ -1,0 +1,274 @@
+//! API v1: the runs of the server's config, read from the store. A handler asks the store for what
+//! the person may read; it decides nothing. Refusals are problem documents (RFC 9457).
+
+mod events;
+mod metrics;
+pub(crate) mod openapi;
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName};
+use axum::http::{StatusCode, Uri};
+use axum::response::sse::{KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get};
+use axum::{Extension, Json, Router};
+use conclave_core::journal::pending_work::WaitKey;
+use conclave_core::policy::roles::{Action, RoleRefusal};
+use conclave_core::types::approval::approval_id;
+use conclave_core::types::ids::{Principal, RoomId};
+use conclave_runtime::store::{RunFilter, RunRow, StoreError, StoreReader, WaitRow};
+use futures_util::StreamExt as _;
+use serde_json::{Value, json};
+
+use crate::conversations::FAILED;
+use crate::http::{Failure, KEEP_ALIVE, Server};
+use crate::sessions::Session;
+use events::run_events;
+
+/// The beginning of the paths of this version.
+pub(crate) const API: &str = "/api/v1";
+/// Runs on a page of the list, if the request does not say how many, and at most.
+const PAGE: (usize, usize) = (50, 500);
+
+/// The routes below [`API`], each with the methods of its handlers.
+pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Server>)> {
+    vec![
+        ("/openapi.json", get(document)),
+        ("/runs", get(list)),
+        ("/runs/{run}", get(read)),
+        ("/runs/{run}/events", get(follow)),
+    ]
+}
+
+pub(crate) fn router() -> Router<Server> {
+    let add = |router: Router<Server>, (path, methods)| router.route(path, methods);
+    routes()
+        .into_iter()
+        .fold(Router::new(), add)
+        .fallback(async || Problem::from(Failure::missing()))
+        .method_not_allowed_fallback(async || Problem::from(Failure::wrong_method()))
+}
+
+/// The routes that say how the server does, to the programs that look after it.
+pub(crate) fn health_routes() -> Vec<(&'static str, MethodRouter<Server>)> {
+    vec![("/healthz", get(async || "ok\n")), ("/readyz", get(ready)), ("/metrics", get(measure))]
+}
+
+/// A refused or failed request of this API.
+#[derive(Debug)]
+pub(crate) struct Problem(Failure);
+
+impl<T: Into<Failure>> From<T> for Problem {
+    fn from(failure: T) -> Self {
+        Self(failure.into())
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (status, body) = self.0.into_parts();
+        let mut document = json!({
+            "type": "about:blank",
+            "title": status.canonical_reason().unwrap_or_default(),
+            "status": status.as_u16(),
+            "code": body["error"],
+            "detail": body["message"],
+        });
+        if let Some(allowed) = body.get("allowed") {
+            document["allowed"] = allowed.clone();
+        }
+        (status, [(CONTENT_TYPE, "application/problem+json")], document.to_string()).into_response()
+    }
+}
+
+async fn document() -> Json<Value> {
+    Json(openapi::document())
+}
+
+/// What a list of runs is narrowed to.
+#[derive(Debug, Default)]
+struct RunQuery {
+    filter: RunFilter,
+    limit: Option<usize>,
+    /// The last run of the page before.
+    cursor: Option<String>,
+}
+
+impl RunQuery {
+    fn of(uri: &Uri) -> Result<Self, Failure> {
+        let mut query = Self::default();
+        let text = uri.query().unwrap_or_default();
+        for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
+            let value = value.into_owned();
+            match &*name {
+                "status" => query.filter.status = Some(value),
+                "agent" => query.filter.agent = Some(value),
+                "text" => query.filter.text = Some(value),
+                "cursor" => query.cursor = Some(value),
+                "limit" => {
+                    let limit = value.parse();
+                    query.limit = Some(limit.map_err(|_| bad_arguments("`limit` is a number"))?);
+                }
+                _ => {
+                    let what = "a list of runs takes status, agent, text, limit and cursor";
+                    return Err(bad_arguments(what));
+                }
+            }
+        }
+        Ok(query)
+    }
+}
+
+fn bad_arguments(what: &str) -> Failure {
+    Failure::new(StatusCode::BAD_REQUEST, "bad_arguments", what)
+}
+
+async fn list(
+    State(server): State<Server>,
+    Extension(session): Extension<Session>,
+    uri: Uri,
+) -> Result<Json<Value>, Problem> {
+    session.may(Action::List, None)?;
+    let RunQuery { filter, limit, cursor } = RunQuery::of(&uri)?;
+    let limit = limit.unwrap_or(PAGE.0).clamp(1, PAGE.1);
+    let rows = server.read(move |reader, config| {
+        let rows = reader.runs(&filter)?;
+        Ok(rows.into_iter().filter(|row| row.config.as_deref() == Some(config)).collect::<Vec<_>>())
+    });
+    let mut visible = rows.await?;
+    visible.retain(|row| session.may(Action::Read, Some(&owner(row))).is_ok());
+    let first = match cursor {
+        None => 0,
+        Some(cursor) => {
+            let place = visible.iter().position(|row| row.run.as_str() == cursor);
+            place.ok_or_else(|| bad_arguments("the cursor is of no run of this list"))? + 1
+        }
+    };
+    let has_more = visible.len() > first + limit;
+    let page = &visible[first..visible.len().min(first + limit)];
+    let next = page.last().filter(|_| has_more).map(|row| &row.run);
+    let runs: Vec<Value> = page.iter().map(run_value).collect();
+    Ok(Json(json!({ "runs": runs, "next": next })))
+}
+
+async fn read(
+    State(server): State<Server>,
+    Extension(session): Extension<Session>,
+    Path(run): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    let row = server.run(&session, Action::Read, &run).await?;
+    let mut value = run_value(&row);
+    let (rooms, waits) = server
+        .read(move |reader, _| Ok((reader.rooms(&row.run)?, reader.waits(Some(&row.run))?)))
+        .await?;
+    value["room_list"] = rooms
+        .iter()
+        .map(|room| {
+            let mut value = json!(room);
+            value["state"] = room.state.word().into();
+            value
+        })
+        .collect();
+    value["waits"] = waits.iter().map(wait_value).collect();
+    Ok(Json(value))
+}
+
+async fn follow(
+    State(server): State<Server>,
+    Extension(session): Extension<Session>,
+    Path(run): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let row = server.run(&session, Action::Read, &run).await?;
+    let permit = server.stream_permit()?;
+    let last = headers.get(HeaderName::from_static("last-event-id"));
+    let last = last.and_then(|last| last.to_str().ok()?.parse::<u64>().ok());
+    let next = last.map_or(0, |last| last.saturating_add(1));
+    let changes = server.conversations().changes(&row.run);
+    let events = run_events(server.clone(), row.run, next, changes, permit);
+    // Whoever loses the session does not read on.
+    let events = events.take_until(session.ended());
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+}
+
+async fn ready(State(server): State<Server>) -> Result<&'static str, Problem> {
+    let filter = RunFilter { most: Some(1), ..RunFilter::default() };
+    server.read(move |reader, _| reader.runs(&filter)).await?;
+    Ok("ready\n")
+}
+
+async fn measure(
+    State(server): State<Server>,
+    Extension(session): Extension<Session>,
+) -> Result<Response, Problem> {
+    session.may(Action::Measure, None)?;
+    let read = server.read(|reader, config| {
+        let mut rows = reader.runs(&RunFilter::default())?;
+        rows.retain(|row| row.config.as_deref() == Some(config));
+        Ok((rows, reader.approvals(None)?.len()))
+    });
+    let (rows, approvals) = read.await?;
+    let text = metrics::text(&rows, approvals, server.open_streams());
+    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
+}
+
+impl Server {
+    /// Reads from the store, away from the loops of rooms. The config is that of the server.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&StoreReader, &std::path::Path) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let server = self.clone();
+        let reading = tokio::task::spawn_blocking(move || {
+            let conversations = server.conversations();
+            let reader = StoreReader::open(conversations.store())?;
+            read(&reader, conversations.config())
+        });
+        let failed = || Failure::new(StatusCode::SERVICE_UNAVAILABLE, "failed", FAILED);
+        match reading.await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => {
+                self.conversations().report_unreadable(&error);
+                Err(failed())
+            }
+            Err(_) => Err(failed()),
+        }
+    }
+
+    /// The run of a path, if it is one of this config and the person may do that to it.
+    async fn run(&self, session: &Session, action: Action, run: &str) -> Result<RunRow, Failure> {
+        let id = RoomId::from(run);
+        let row = self.read(move |reader, _| reader.run(&id)).await?;
+        let row = row.filter(|row| row.config.as_deref() == Some(self.conversations().config()));
+        // The same answer as for a run that the person may not read.
+        let row = row.ok_or(RoleRefusal::ForeignRun)?;
+        session.may(action, Some(&owner(&row)))?;
+        Ok(row)
+    }
+}
+
+fn owner(row: &RunRow) -> Principal {
+    Principal(Arc::from(row.principal.as_str()))
+}
+
+/// A run without the paths of this machine.
+fn run_value(row: &RunRow) -> Value {
+    let mut value = json!(row);
+    value["state"] = row.state.word().into();
+    if let Value::Object(fields) = &mut value {
+        fields.remove("store");
+        fields.remove("config");
+    }
+    value
+}
+
+/// A call or timer that a run waits for.
+fn wait_value(row: &WaitRow) -> Value {
+    let id = match row.wait.key {
+        WaitKey::Call(call) => Some(approval_id(&row.room, call)),
+        WaitKey::Model(..) | WaitKey::Timer(_) => None,
+    };
+    json!({ "id": id, "room": row.room, "since": row.since, "wait": row.wait })
+}

@@ -1,0 +1,190 @@
+//! The people who may use a server, with their tokens: those of the config, and those of a file
+//! that is read again when it changes. Decides who a token belongs to; attempts are slowed.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use conclave_core::config::ServerConfig;
+use conclave_core::types::ids::{Millis, Principal};
+use tokio::sync::Semaphore;
+
+use crate::sessions::Identity;
+use crate::tokens::{PersonToken, TokenFile, name_of, verify};
+
+/// Attempts to log in that are looked at or wait; one more is refused at once.
+const ATTEMPTS: usize = 8;
+/// The time that a failed attempt occupies one of those places.
+const FAILED_PAUSE: Duration = Duration::from_secs(1);
+/// A hash of no token, so that an unknown name takes as long as a wrong secret.
+const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5bm9ib2R5$\
+                      bm9ib2R5bm9ib2R5bm9ib2R5bm9ib2R5bm9ib2R5bm8";
+
+/// The people of a server.
+pub struct People {
+    of_config: Vec<PersonToken>,
+    file: Option<TokenFile>,
+    /// The config of the server, which some tokens are for.
+    config: PathBuf,
+    /// All valid tokens.
+    tokens: Mutex<Vec<PersonToken>>,
+    attempts: Semaphore,
+    /// Held while a token is verified, which takes memory and a processor.
+    verifying: tokio::sync::Mutex<()>,
+}
+
+/// The reason why nobody is logged in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LoginRefusal {
+    /// No valid token.
+    WrongToken,
+    /// Too many attempts at once.
+    Busy,
+}
+
+impl People {
+    /// The people of a config, and those of the file whose tokens are for it; `None` if there are
+    /// none. `config` is the absolute path.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn find(
+        server: &ServerConfig,
+        file: Option<TokenFile>,
+        config: PathBuf,
+    ) -> io::Result<Option<Self>> {
+        let of_config = server.users.iter().map(|(name, user)| PersonToken {
+            name: name.clone(),
+            role: user.role,
+            config: None,
+            hash: user.token_hash.clone(),
+            created: Millis::default(),
+        });
+        let people = Self {
+            of_config: of_config.collect(),
+            file,
+            config,
+            tokens: Mutex::default(),
+            attempts: Semaphore::new(ATTEMPTS),
+            verifying: tokio::sync::Mutex::default(),
+        };
+        let tokens = people.read()?;
+        if tokens.is_empty() {
+            return Ok(None);
+        }
+        *people.tokens() = tokens;
+        Ok(Some(people))
+    }
+
+    /// Reads the file again. Returns whether the tokens have changed. If it cannot be read, only
+    /// those of the config are valid.
+    pub(crate) fn reload(&self) -> (bool, io::Result<()>) {
+        let (now, read) = match self.read() {
+            Ok(tokens) => (tokens, Ok(())),
+            Err(error) => (self.of_config.clone(), Err(error)),
+        };
+        let mut tokens = self.tokens();
+        let is_changed = *tokens != now;
+        *tokens = now;
+        (is_changed, read)
+    }
+
+    /// Whether a token with this hash is valid.
+    pub(crate) fn has(&self, hash: &str) -> bool {
+        self.tokens().iter().any(|token| token.hash == hash)
+    }
+
+    /// Returns whom a token belongs to.
+    pub(crate) async fn identify(self: &Arc<Self>, token: &str) -> Result<Identity, LoginRefusal> {
+        let Ok(_attempt) = self.attempts.try_acquire() else { return Err(LoginRefusal::Busy) };
+        let found = {
+            let _verifying = self.verifying.lock().await;
+            let (people, token) = (Arc::clone(self), token.to_owned());
+            let verifying = tokio::task::spawn_blocking(move || people.owner(&token));
+            verifying.await.ok().flatten()
+        };
+        if found.is_none() {
+            tokio::time::sleep(FAILED_PAUSE).await;
+        }
+        found.ok_or(LoginRefusal::WrongToken)
+    }
+
+    fn owner(&self, token: &str) -> Option<Identity> {
+        let name = name_of(token)?;
+        let candidates: Vec<PersonToken> =
+            self.tokens().iter().filter(|person| person.name == name).cloned().collect();
+        if candidates.is_empty() {
+            verify(token, NOBODY);
+        }
+        let person = candidates.into_iter().find(|person| verify(token, &person.hash))?;
+        Some(Identity {
+            principal: Principal(person.name.into()),
+            role: person.role,
+            token_hash: Some(person.hash),
+        })
+    }
+
+    fn read(&self) -> io::Result<Vec<PersonToken>> {
+        let mut tokens = self.of_config.clone();
+        let of_file = self.file.as_ref().map(TokenFile::read).transpose()?;
+        tokens.extend(
+            of_file
+                .into_iter()
+                .flatten()
+                .filter(|token| token.config.as_ref().is_none_or(|config| *config == self.config)),
+        );
+        Ok(tokens)
+    }
+
+    fn tokens(&self) -> MutexGuard<'_, Vec<PersonToken>> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_core::config::ServerUser;
+    use conclave_core::policy::roles::Role;
+
+    use super::*;
+    use crate::tokens::NewToken;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_belongs_to_its_person_until_it_is_revoked() {
+        let temp = tempfile::tempdir().unwrap();
+        let (ada, bob) = (NewToken::of("ada").unwrap(), NewToken::of("bob").unwrap());
+        let file = TokenFile::in_folder(temp.path());
+        let none =
+            People::find(&ServerConfig::default(), Some(file.clone()), "/c.toml".into()).unwrap();
+        assert!(none.is_none());
+        let token = |config: &str| PersonToken {
+            name: "bob".to_owned(),
+            role: Role::Viewer,
+            config: Some(config.into()),
+            hash: bob.hash.clone(),
+            created: Millis(1),
+        };
+        file.edit(|tokens| tokens.push(token("/other.toml"))).unwrap();
+        let user = ServerUser { role: Role::Approver, token_hash: ada.hash.clone() };
+        let server = ServerConfig { users: [("ada".to_owned(), user)].into() };
+        let people = People::find(&server, Some(file.clone()), "/c.toml".into()).unwrap();
+        let people = Arc::new(people.expect("the config has one"));
+        let found = people.identify(&ada.token).await.unwrap();
+        assert_eq!((&*found.principal.0, found.role), ("ada", Role::Approver));
+        let refusal = people.identify(&bob.token).await.unwrap_err();
+        assert_eq!(refusal, LoginRefusal::WrongToken, "it is for another config");
+        file.edit(|tokens| tokens.push(token("/c.toml"))).unwrap();
+        assert!(people.reload().0 && !people.reload().0);
+        assert_eq!(people.identify(&bob.token).await.unwrap().role, Role::Viewer);
+        let stolen = bob.token.replace("bob.", "ada.");
+        for wrong in [stolen.as_str(), "", "bob", &bob.hash] {
+            assert_eq!(people.identify(wrong).await.unwrap_err(), LoginRefusal::WrongToken);
+        }
+        file.edit(Vec::clear).unwrap();
+        assert!(people.has(&bob.hash) && people.reload().0 && !people.has(&bob.hash));
+        assert!(people.identify(&bob.token).await.is_err() && people.has(&ada.hash));
+        std::fs::write(file.path(), "?").unwrap();
+        assert!(people.reload().1.is_err() && people.has(&ada.hash));
+    }
+}

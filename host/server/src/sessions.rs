@@ -1,0 +1,142 @@
+//! The sessions of browsers and programs. Each belongs to a principal with a role, and ends after
+//! a time, in the place of a newer one, or when its token is revoked.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use conclave_core::policy::roles::{Action, Role, RoleRefusal, may};
+use conclave_core::types::ids::Principal;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
+
+/// The time after which a browser has to log in again.
+pub(crate) const SESSION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Sessions at once. One more ends the oldest.
+const SESSIONS: usize = 256;
+
+/// Who sends requests.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    pub(crate) principal: Principal,
+    pub(crate) role: Role,
+    /// The stored hash of the token; `None` for the token of the printed address, which names
+    /// nobody.
+    pub(crate) token_hash: Option<String>,
+}
+
+/// A session, as the handler of a request sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    pub(crate) identity: Identity,
+    /// Closed when the session ends.
+    open: watch::Receiver<()>,
+}
+
+impl Session {
+    /// Decides whether this person may do something; see [`may`].
+    pub(crate) fn may(&self, action: Action, owner: Option<&Principal>) -> Result<(), RoleRefusal> {
+        may(&self.identity.principal, self.identity.role, action, owner)
+    }
+
+    /// The name of the person; `None` if the token names nobody.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.identity.token_hash.as_ref().map(|_| &*self.identity.principal.0)
+    }
+
+    /// Returns when the session has ended.
+    pub(crate) async fn ended(mut self) {
+        while self.open.changed().await.is_ok() {}
+    }
+}
+
+/// All sessions, by the digest of their secrets.
+#[derive(Default)]
+pub(crate) struct Sessions(BTreeMap<[u8; 32], ActiveSession>);
+
+struct ActiveSession {
+    end: Instant,
+    identity: Identity,
+    open: watch::Sender<()>,
+}
+
+impl Sessions {
+    pub(crate) fn begin(&mut self, secret: &str, identity: Identity, now: Instant) -> Session {
+        self.0.retain(|_, session| session.end > now);
+        if self.0.len() >= SESSIONS
+            && let Some(oldest) =
+                self.0.iter().min_by_key(|(_, session)| session.end).map(|(digest, _)| *digest)
+        {
+            self.0.remove(&oldest);
+        }
+        let session = ActiveSession { end: now + SESSION, identity, open: watch::Sender::new(()) };
+        let handle = session.handle();
+        self.0.insert(digest(secret), session);
+        handle
+    }
+
+    pub(crate) fn find(&self, secret: &str, now: Instant) -> Option<Session> {
+        let session = self.0.get(&digest(secret)).filter(|session| session.end > now);
+        session.map(ActiveSession::handle)
+    }
+
+    /// Ends the sessions of tokens that are not valid any more.
+    pub(crate) fn end_revoked(&mut self, is_valid: impl Fn(&str) -> bool) {
+        self.0.retain(|_, session| session.identity.token_hash.as_deref().is_none_or(&is_valid));
+    }
+}
+
+impl ActiveSession {
+    fn handle(&self) -> Session {
+        Session { identity: self.identity.clone(), open: self.open.subscribe() }
+    }
+}
+
+/// Whether two secrets are the same.
+pub(crate) fn is_same(candidate: &str, secret: &str) -> bool {
+    // Digests, so that the time of the comparison tells nothing about the secret.
+    digest(candidate) == digest(secret)
+}
+
+fn digest(secret: &str) -> [u8; 32] {
+    Sha256::digest(secret).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(hash: Option<&str>) -> Identity {
+        let token_hash = hash.map(str::to_owned);
+        Identity { principal: Principal("ada".into()), role: Role::User, token_hash }
+    }
+
+    #[test]
+    fn a_session_ends_and_the_oldest_one_first() {
+        let mut sessions = Sessions::default();
+        let begin = Instant::now();
+        sessions.begin("a", identity(None), begin);
+        assert!(sessions.find("a", begin).is_some() && sessions.find("b", begin).is_none());
+        assert!(sessions.find("a", begin + SESSION).is_none());
+        let later = begin + Duration::from_secs(1);
+        for number in 0..SESSIONS {
+            sessions.begin(&number.to_string(), identity(None), later);
+        }
+        assert!(sessions.find("a", later).is_none() && sessions.find("0", later).is_some());
+        sessions.begin("z", identity(None), begin + SESSION + Duration::from_secs(2));
+        assert_eq!(sessions.0.len(), 1, "ended sessions are forgotten");
+    }
+
+    #[tokio::test]
+    async fn a_revoked_token_ends_its_sessions_and_those_who_follow() {
+        let mut sessions = Sessions::default();
+        let now = Instant::now();
+        let (ada, bob) = (identity(Some("one")), identity(Some("other")));
+        let ended = sessions.begin("a", ada, now);
+        sessions.begin("b", bob, now);
+        sessions.begin("c", identity(None), now);
+        sessions.end_revoked(|hash| hash == "other");
+        ended.ended().await;
+        assert!(sessions.find("a", now).is_none());
+        assert!(sessions.find("b", now).is_some() && sessions.find("c", now).is_some());
+    }
+}

@@ -1,0 +1,134 @@
+//! API v1: the document of its routes, the list of runs, and their records as events.
+
+use serde_json::{Value, json};
+
+use super::client::{Events, Served};
+use super::people::{begin, token};
+use super::{WEB, echo};
+
+/// The paths that need no session.
+const OPEN: [&str; 3] = ["/healthz", "/readyz", "/api/session"];
+
+/// Reads the records up to one of this kind. Returns their numbers.
+fn numbers(events: &mut Events, kind: &str) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    loop {
+        let event = events.next();
+        assert_eq!(event.kind, "record");
+        assert_eq!(event.id, Some(event.data["seq"].to_string()));
+        numbers.extend(event.data["seq"].as_u64());
+        if event.data["event"] == kind {
+            return numbers;
+        }
+    }
+}
+
+#[test]
+fn every_documented_route_answers_and_only_some_answer_a_stranger() {
+    let rig = echo(WEB);
+    let served = Served::start(&rig, &[]);
+    let room = served.only_room();
+    let document = served.get("/api/v1/openapi.json").body;
+    let paths = document["paths"].as_object().expect("a document");
+    assert!(paths.len() > 10, "{document}");
+    for (path, operations) in paths {
+        let path = path.replace("{run}", &room).replace("{id}", &room);
+        for method in operations.as_object().expect("operations").keys() {
+            let method = method.to_uppercase();
+            assert!(method == "GET" || method == "POST", "{method} {path}");
+            // Nothing but a conversation can be changed.
+            let is_change = path == "/api/session" || path.starts_with("/api/conversations");
+            assert!(method == "GET" || is_change, "{method} {path}");
+            let strange = [served.own()[0].clone(), served.own()[1].clone()];
+            let refused = served.request(&method, &path, &strange, "{}");
+            assert_eq!(refused.status == 401, !OPEN.contains(&path.as_str()), "{method} {path}");
+            if path.ends_with("/events") {
+                served.stream(&path, None).next();
+                continue;
+            }
+            let answer = served.request(&method, &path, &served.own(), "{}");
+            assert!(![401, 404, 405, 500].contains(&answer.status), "{path}: {}", answer.text);
+            for header in ["access-control-allow-origin", "access-control-allow-credentials"] {
+                assert_eq!(answer.header(header), None, "{path}");
+            }
+        }
+    }
+    let missing = served.get("/api/v1/no-such-route");
+    assert_eq!((missing.status, &missing.body["code"]), (404, &json!("not_found")));
+    assert_eq!(missing.header("content-type"), Some("application/problem+json"));
+    let method = served.post("/api/v1/runs", &json!({ "config": "x.toml", "plugins": {} }));
+    assert_eq!((method.status, &method.body["code"]), (405, &json!("wrong_method")));
+}
+
+#[test]
+fn a_reader_gets_each_record_once_also_after_a_restart() {
+    let rig = echo(WEB);
+    let served = Served::start(&rig, &[]);
+    let room = served.only_room();
+    let path = format!("/api/v1/runs/{room}/events");
+    let mut live = served.stream(&path, None);
+    let first = numbers(&mut live, "room-opened");
+    served.send(&room, "a", "one");
+    let mut all = first.clone();
+    all.extend(numbers(&mut live, "agent-stepped"));
+    assert_eq!(all, (0..all.len() as u64).collect::<Vec<_>>(), "without a gap");
+    let opened = served.stream(&path, None).next().data;
+    assert_eq!((&opened["seq"], &opened["principal"]), (&json!(0), &json!("operator")));
+    // A reader that comes again gets what follows.
+    let last = all.last().expect("some").to_string();
+    let served = served.killed().start_again(&rig);
+    served.send(&room, "b", "two");
+    let mut again = served.stream(&path, Some(&last));
+    let more = numbers(&mut again, "agent-stepped");
+    assert_eq!(more[0], all.len() as u64, "{more:?}");
+    let from_start = numbers(&mut served.stream(&path, None), "room-opened");
+    assert_eq!(from_start, first);
+}
+
+#[test]
+fn runs_are_listed_by_pages_and_to_those_who_may_read_them() {
+    let rig = echo(WEB);
+    let tokens = [("ada", "user"), ("bob", "user"), ("vera", "viewer")]
+        .map(|(name, role)| token(&rig, name, role));
+    let mut served = Served::start(&rig, &[]);
+    let [ada, bob, vera] = tokens.each_ref().map(|token| served.log_in(token));
+    served.with_cookie(&bob);
+    let foreign = begin(&served);
+    served.with_cookie(&ada);
+    let own = [begin(&served), begin(&served)];
+    let run_ids = |list: &Value| -> Vec<String> {
+        let rows = list["runs"].as_array().cloned().unwrap_or_default();
+        rows.iter().filter_map(|row| Some(row["run"].as_str()?.to_owned())).collect()
+    };
+    let mut listed = Vec::new();
+    let mut path = "/api/v1/runs?limit=1".to_owned();
+    loop {
+        let page = served.get(&path).body;
+        assert!(run_ids(&page).len() <= 1, "{page}");
+        listed.extend(run_ids(&page));
+        let Some(next) = page["next"].as_str() else { break };
+        path = format!("/api/v1/runs?limit=1&cursor={next}");
+    }
+    listed.sort();
+    assert_eq!(listed, own);
+    let run = served.get(&format!("/api/v1/runs/{}", own[0])).body;
+    assert_eq!((&run["principal"], &run["state"]), (&json!("ada"), &json!("running")));
+    assert!(run["room_list"].is_array() && run["waits"] == json!([]), "{run}");
+    assert!(run.get("store").is_none() && run.get("config").is_none(), "no path: {run}");
+    for path in [format!("/api/v1/runs/{foreign}"), "/api/v1/runs/nobodys".to_owned()] {
+        for path in [path.clone(), format!("{path}/events")] {
+            let refused = served.get(&path);
+            assert_eq!((refused.status, &refused.body["code"]), (404, &json!("run_not_found")));
+        }
+    }
+    for query in ["?config=x", "?limit=x", "?cursor=nobodys"] {
+        let refused = served.get(&format!("/api/v1/runs{query}"));
+        assert_eq!((refused.status, &refused.body["code"]), (400, &json!("bad_arguments")));
+    }
+    let refused = served.get("/metrics");
+    assert_eq!((refused.status, &refused.body["code"]), (403, &json!("missing_role")));
+    served.with_cookie(&vera);
+    assert_eq!(run_ids(&served.get("/api/v1/runs").body).len(), 3);
+    let figures = served.get("/metrics");
+    assert!(figures.text.contains("conclave_runs{state=\"running\"} 3"), "{}", figures.text);
+}
