@@ -125,7 +125,7 @@ impl Access {
             let reload = tokio::task::spawn_blocking(move || reloaded.reload());
             let Ok((is_changed, read)) = reload.await else { continue };
             if is_changed {
-                lock(&self.sessions).end_revoked(|hash| people.has(hash));
+                lock(&self.sessions).end_revoked(|identity| people.has(identity));
             }
             if let Err(error) = &read
                 && was_readable
@@ -144,10 +144,22 @@ impl Access {
             Entry::Printed(printed) => self.use_printed(printed, token)?,
             Entry::People(people) => people.identify(token).await?,
         };
-        lock(&self.sessions).begin(&secret, identity, Instant::now());
+        self.begin(&secret, identity)?;
         let (cookie, age) = (&self.cookie, SESSION.as_secs());
         let secure = if self.address.has_tls { "; Secure" } else { "" };
         Ok(format!("{cookie}={secret}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}{secure}"))
+    }
+
+    /// Begins a session, unless its token was revoked while it was verified.
+    fn begin(&self, secret: &str, identity: Identity) -> Result<Session, LoginRefusal> {
+        // Under the lock of the sessions: a token that is revoked later ends this one too.
+        let mut sessions = lock(&self.sessions);
+        if let Entry::People(people) = &self.entry
+            && !people.has(&identity)
+        {
+            return Err(LoginRefusal::WrongToken);
+        }
+        Ok(sessions.begin(secret, identity, Instant::now()))
     }
 
     /// Lets in whoever has the token of the printed address. A public one is used once.
@@ -169,8 +181,8 @@ impl Access {
         Ok(Identity { principal, role: Role::User, token_hash: None })
     }
 
-    /// The session of a request.
-    async fn session(&self, headers: &HeaderMap) -> Result<Option<Session>, LoginRefusal> {
+    /// The session of a browser's request.
+    fn cookie_session(&self, headers: &HeaderMap) -> Option<Session> {
         let now = Instant::now();
         let cookies = headers.get_all(header::COOKIE).iter();
         let mut cookies = cookies
@@ -178,22 +190,25 @@ impl Access {
             .flat_map(|value| value.split(';'))
             .filter_map(|pair| pair.trim().split_once('='))
             .filter(|(name, _)| *name == self.cookie);
-        let found = {
-            let sessions = lock(&self.sessions);
-            cookies.find_map(|(_, secret)| sessions.find(secret, now))
-        };
-        match (bearer(headers), &self.entry) {
-            (Some(token), Entry::People(people)) if found.is_none() => {
-                let known = lock(&self.sessions).find(token, now);
-                if known.is_some() {
-                    return Ok(known);
-                }
-                // The hash is slow, so a program's token is its session from the first request on.
-                let identity = people.identify(token).await?;
-                Ok(Some(lock(&self.sessions).begin(token, identity, now)))
-            }
-            _ => Ok(found),
+        let sessions = lock(&self.sessions);
+        cookies.find_map(|(_, secret)| sessions.find(secret, now))
+    }
+
+    /// The session of a browser's or a program's request.
+    async fn session(&self, headers: &HeaderMap) -> Result<Session, LoginRefusal> {
+        if let Some(session) = self.cookie_session(headers) {
+            return Ok(session);
         }
+        let (Some(token), Entry::People(people)) = (bearer(headers), &self.entry) else {
+            return Err(LoginRefusal::WrongToken);
+        };
+        let known = lock(&self.sessions).find(token, Instant::now());
+        if let Some(session) = known {
+            return Ok(session);
+        }
+        // The hash is slow, so a program's token is its session from the first request on.
+        let identity = people.identify(token).await?;
+        self.begin(token, identity)
     }
 
     /// Whether a page of this origin is one of this server. Behind a proxy with TLS an `http`
@@ -288,14 +303,10 @@ async fn admit(access: &Access, head: &Parts) -> Result<Option<Session>, Failure
     let path = head.uri.path();
     // First of all, so that no other web site makes the server verify tokens.
     access.check(&head.method, path, &head.headers)?;
-    let session = match access.session(&head.headers).await {
-        Ok(session) => session,
-        Err(_) if is_open(path) => None,
-        Err(refusal) => return Err(refusal.into()),
+    let session = match is_open(path) {
+        true => access.cookie_session(&head.headers),
+        false => Some(access.session(&head.headers).await?),
     };
-    if session.is_none() && !is_open(path) {
-        return Err(LoginRefusal::WrongToken.into());
-    }
     let connection = head.extensions.get::<Arc<Connection>>();
     if session.is_some() && !connection.is_none_or(Connection::recognize) {
         let what = "too many pages are open already; close one and load this one again";

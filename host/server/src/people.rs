@@ -29,7 +29,7 @@ pub struct People {
     config: PathBuf,
     /// All valid tokens.
     tokens: Mutex<Vec<PersonToken>>,
-    attempts: Semaphore,
+    attempts: Arc<Semaphore>,
     /// Held while a token is verified, which takes memory and a processor.
     verifying: tokio::sync::Mutex<()>,
 }
@@ -66,7 +66,7 @@ impl People {
             file,
             config,
             tokens: Mutex::default(),
-            attempts: Semaphore::new(ATTEMPTS),
+            attempts: Arc::new(Semaphore::new(ATTEMPTS)),
             verifying: tokio::sync::Mutex::default(),
         };
         let tokens = people.read()?;
@@ -90,24 +90,38 @@ impl People {
         (is_changed, read)
     }
 
-    /// Whether a token with this hash is valid.
-    pub(crate) fn has(&self, hash: &str) -> bool {
-        self.tokens().iter().any(|token| token.hash == hash)
+    /// Whether a person still has the token of a session, with the same role.
+    pub(crate) fn has(&self, identity: &Identity) -> bool {
+        let Identity { principal, role, token_hash } = identity;
+        self.tokens().iter().any(|token| {
+            *token.name == *principal.0
+                && token.role == *role
+                && Some(&token.hash) == token_hash.as_ref()
+        })
     }
 
     /// Returns whom a token belongs to.
     pub(crate) async fn identify(self: &Arc<Self>, token: &str) -> Result<Identity, LoginRefusal> {
-        let Ok(_attempt) = self.attempts.try_acquire() else { return Err(LoginRefusal::Busy) };
-        let found = {
-            let _verifying = self.verifying.lock().await;
-            let (people, token) = (Arc::clone(self), token.to_owned());
-            let verifying = tokio::task::spawn_blocking(move || people.owner(&token));
-            verifying.await.ok().flatten()
-        };
-        if found.is_none() {
-            tokio::time::sleep(FAILED_PAUSE).await;
-        }
-        found.ok_or(LoginRefusal::WrongToken)
+        let attempt = Arc::clone(&self.attempts).try_acquire_owned();
+        let Ok(attempt) = attempt else { return Err(LoginRefusal::Busy) };
+        let (people, token) = (Arc::clone(self), token.to_owned());
+        // In a task of its own: a client that leaves frees neither its place nor the processor.
+        let identifying = tokio::spawn(async move {
+            let _attempt = attempt;
+            let found = people.verify_alone(token).await;
+            if found.is_none() {
+                tokio::time::sleep(FAILED_PAUSE).await;
+            }
+            found
+        });
+        identifying.await.ok().flatten().ok_or(LoginRefusal::WrongToken)
+    }
+
+    async fn verify_alone(self: &Arc<Self>, token: String) -> Option<Identity> {
+        let _verifying = self.verifying.lock().await;
+        let people = Arc::clone(self);
+        let verifying = tokio::task::spawn_blocking(move || people.owner(&token));
+        verifying.await.ok().flatten()
     }
 
     fn owner(&self, token: &str) -> Option<Identity> {
@@ -176,15 +190,18 @@ mod tests {
         assert_eq!(refusal, LoginRefusal::WrongToken, "it is for another config");
         file.edit(|tokens| tokens.push(token("/c.toml"))).unwrap();
         assert!(people.reload().0 && !people.reload().0);
-        assert_eq!(people.identify(&bob.token).await.unwrap().role, Role::Viewer);
+        let found_bob = people.identify(&bob.token).await.unwrap();
+        assert_eq!(found_bob.role, Role::Viewer);
+        assert!(people.has(&found) && people.has(&found_bob));
+        assert!(!people.has(&Identity { role: Role::Admin, ..found_bob.clone() }));
         let stolen = bob.token.replace("bob.", "ada.");
         for wrong in [stolen.as_str(), "", "bob", &bob.hash] {
             assert_eq!(people.identify(wrong).await.unwrap_err(), LoginRefusal::WrongToken);
         }
         file.edit(Vec::clear).unwrap();
-        assert!(people.has(&bob.hash) && people.reload().0 && !people.has(&bob.hash));
-        assert!(people.identify(&bob.token).await.is_err() && people.has(&ada.hash));
+        assert!(people.has(&found_bob) && people.reload().0 && !people.has(&found_bob));
+        assert!(people.identify(&bob.token).await.is_err() && people.has(&found));
         std::fs::write(file.path(), "?").unwrap();
-        assert!(people.reload().1.is_err() && people.has(&ada.hash));
+        assert!(people.reload().1.is_err() && people.has(&found));
     }
 }

@@ -19,6 +19,9 @@ use crate::http::Server;
 /// The time after which the store is asked again for a run that another process has open.
 const POLL: Duration = Duration::from_secs(1);
 
+/// Records that are prepared at once.
+const RECORDS: u64 = 100;
+
 /// The position of a reader in a run.
 struct RunCursor {
     server: Server,
@@ -52,9 +55,8 @@ pub(super) fn run_events(
             if let Some(changes) = &mut cursor.changes {
                 changes.borrow_and_update();
             }
-            // The store is unreadable: the reader connects again, and names its last event.
-            cursor.prepare().await?;
-            if cursor.ready.is_empty() {
+            // If the store is unreadable, the reader connects again and names its last event.
+            if !cursor.prepare().await? {
                 cursor.wait().await;
             }
         }
@@ -62,11 +64,15 @@ pub(super) fn run_events(
 }
 
 impl RunCursor {
-    /// Prepares the records that follow; `None` if they cannot be read.
-    async fn prepare(&mut self) -> Option<()> {
+    /// Prepares some of the records that follow. Returns whether there were any; `None` if they
+    /// cannot be read.
+    async fn prepare(&mut self) -> Option<bool> {
         let (run, next) = (self.run.clone(), self.next);
-        let records = self.server.read(move |reader, _| reader.records_from(&run, next)).await;
-        for record in records.ok()? {
+        let records =
+            self.server.read(move |reader, _| reader.records_from(&run, next, RECORDS)).await;
+        let records = records.ok()?;
+        let has_any = !records.is_empty();
+        for record in records {
             self.next = record.seq + 1;
             if record.epoch < self.epoch {
                 continue;
@@ -74,7 +80,7 @@ impl RunCursor {
             self.epoch = record.epoch;
             self.ready.push_back(event_of(record));
         }
-        Some(())
+        Some(has_any)
     }
 
     async fn wait(&mut self) {

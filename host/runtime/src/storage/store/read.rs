@@ -168,6 +168,17 @@ pub(super) fn record(tables: &dyn Sql, room: &str, seq: u64) -> Result<Record, R
     found.ok_or_else(|| ReadError::Gap { room: room.to_owned(), expected: seq, actual: seq + 1 })
 }
 
+/// Returns at most `most` records of a room from number `first` on.
+pub(super) fn some_records(
+    tables: &dyn Sql,
+    room: &str,
+    first: u64,
+    most: u64,
+) -> Result<Vec<Record>, ReadError> {
+    let end = first.saturating_add(most);
+    each(tables, room, first..=end.saturating_sub(1), |row, blob| row.record(blob))
+}
+
 /// Returns the records of a room as lines of JSON, of any rules version.
 pub(super) fn lines(tables: &dyn Sql, room: &str) -> Result<Vec<String>, ReadError> {
     each(tables, room, 0..=u64::MAX, |row, blob| row.line(blob))

@@ -142,11 +142,16 @@ impl StoreReader {
         Ok(one_history(records).collect())
     }
 
-    /// Returns the records of one room from this number on, each checked against its hash. Of a store
-    /// that hosts share, those of an older epoch than one before them are void; records before
-    /// `first` are not looked at.
-    pub fn records_from(&self, room: &RoomId, first: u64) -> Result<Vec<Record>, StoreError> {
-        let records = read::records(&*self.tables, room.as_str(), first);
+    /// Returns at most `most` records of one room from this number on, each checked against its
+    /// hash. Of a store that hosts share, those of an older epoch than one before them are void;
+    /// records before `first` are not looked at.
+    pub fn records_from(
+        &self,
+        room: &RoomId,
+        first: u64,
+        most: u64,
+    ) -> Result<Vec<Record>, StoreError> {
+        let records = read::some_records(&*self.tables, room.as_str(), first, most);
         records.map_err(|error| error.of(&self.address))
     }
 
