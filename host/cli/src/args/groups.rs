@@ -14,8 +14,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Run",
         &[
-            "run", "chat", "serve", "batch", "mcp", "worker", "wait", "resume", "stop", "pause",
-            "tell", "approve", "refuse", "answer",
+            "run", "chat", "serve", "server", "batch", "mcp", "worker", "wait", "resume", "stop",
+            "pause", "tell", "approve", "refuse", "answer",
         ],
     ),
     (

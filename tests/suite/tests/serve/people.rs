@@ -88,8 +88,16 @@ fn a_user_has_conversations_of_its_own_and_a_role_reaches_as_far_as_it_says() {
     let bob = served.log_in(&tokens[1]);
     served.with_cookie(&bob);
     assert_eq!(refusal(&served.get(&events)), (404, "room_not_found"));
-    let journal = conclave(&rig, &["show", &room]);
-    assert!(text(&journal.stdout).contains("I help."), "{}", text(&journal.stdout));
+    let olga = served.log_in(&tokens[3]);
+    served.with_cookie(&olga);
+    let mut records = served.stream(&format!("/api/v1/runs/{room}/events"), None);
+    let helped = loop {
+        let inbound = records.next().data["what"]["inbound"].clone();
+        if inbound["text"] == "I help." {
+            break inbound;
+        }
+    };
+    assert_eq!(helped["sender"], "olga");
 }
 
 #[test]
