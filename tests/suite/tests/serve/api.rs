@@ -66,9 +66,11 @@ fn a_reader_gets_each_record_once_also_after_a_restart() {
     let served = Served::start(&rig, &[]);
     let room = served.only_room();
     let path = format!("/api/v1/runs/{room}/events");
+    // A run is in the store once its room has handled something.
+    served.send(&room, "a", "one");
+    served.events(&room, None).entry();
     let mut live = served.stream(&path, None);
     let first = numbers(&mut live, "room-opened");
-    served.send(&room, "a", "one");
     let mut all = first.clone();
     all.extend(numbers(&mut live, "agent-stepped"));
     assert_eq!(all, (0..all.len() as u64).collect::<Vec<_>>(), "without a gap");
@@ -93,9 +95,15 @@ fn runs_are_listed_by_pages_and_to_those_who_may_read_them() {
     let mut served = Served::start(&rig, &[]);
     let [ada, bob, vera] = tokens.each_ref().map(|token| served.log_in(token));
     served.with_cookie(&bob);
-    let foreign = begin(&served);
+    let begin_and_say = |served: &Served| {
+        let room = begin(served);
+        served.send(&room, "a", "Good morning.");
+        served.events(&room, None).entry();
+        room
+    };
+    let foreign = begin_and_say(&served);
     served.with_cookie(&ada);
-    let own = [begin(&served), begin(&served)];
+    let own = [begin_and_say(&served), begin_and_say(&served)];
     let run_ids = |list: &Value| -> Vec<String> {
         let rows = list["runs"].as_array().cloned().unwrap_or_default();
         rows.iter().filter_map(|row| Some(row["run"].as_str()?.to_owned())).collect()
@@ -113,7 +121,7 @@ fn runs_are_listed_by_pages_and_to_those_who_may_read_them() {
     assert_eq!(listed, own);
     let run = served.get(&format!("/api/v1/runs/{}", own[0])).body;
     assert_eq!((&run["principal"], &run["state"]), (&json!("ada"), &json!("running")));
-    assert!(run["room_list"].is_array() && run["waits"] == json!([]), "{run}");
+    assert!(run["room_list"].is_array() && run["waits"].is_array(), "{run}");
     assert!(run.get("store").is_none() && run.get("config").is_none(), "no path: {run}");
     for path in [format!("/api/v1/runs/{foreign}"), "/api/v1/runs/nobodys".to_owned()] {
         for path in [path.clone(), format!("{path}/events")] {
