@@ -2,6 +2,7 @@
 //! run is killed, and a person who reads, applies and drops the changes.
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -12,7 +13,7 @@ use conclave_test_support::{
 use serde_json::{Value, json};
 
 use crate::cli::text;
-use crate::resume_cli::{conclave, start};
+use crate::resume_cli::{command, conclave, start};
 
 const OVERLAY: &str = r#"grants.files = [{ dir = "data", at = "/folder", mode = "overlay" }]"#;
 
@@ -23,8 +24,14 @@ fn called(rig: &Rig, guest: &str, tool: &str, arguments: &Value, grant: &str) ->
 
 /// Runs a config, and returns its answer.
 fn played(rig: &Rig, config: &str) -> String {
+    played_by(rig, config, |command| command)
+}
+
+/// Does the same, with a change to the command.
+fn played_by(rig: &Rig, config: &str, change: impl Fn(&mut Command) -> &mut Command) -> String {
     std::fs::write(rig.folder().join("c.toml"), config).expect("it is written");
-    let output = conclave(rig, &["run", "c.toml", "go", "--quiet"]);
+    let mut command = command(rig, &["run", "c.toml", "go", "--quiet"]);
+    let output = change(&mut command).output().expect("the program runs");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     text(&output.stdout)
 }
@@ -115,9 +122,10 @@ fn no_path_leads_out(rig: &Rig, run: impl Fn(&str) -> String) {
 fn a_database_opens_no_way_out_of_an_overlay() {
     let Some(database) = postgres_or_skip(TestPostgres::shared()) else { return };
     let rig = trapped();
-    let store = format!("store = {:?}\n", database.url());
+    let store = database.url();
     let called = |guest: &str, tool: &str, arguments: &Value, grant: &str| {
-        played(&rig, &(store.clone() + &calling(guest, tool, arguments, grant)))
+        let config = calling(guest, tool, arguments, grant);
+        played_by(&rig, &config, |command| command.env("CONCLAVE_STORE", &store))
     };
     no_path_leads_out(&rig, |guest| called(guest, "run", &json!({}), OVERLAY));
     let count = || {
@@ -400,7 +408,7 @@ fn a_patch_has_the_texts_beside_a_binary_file() {
     assert!(said.contains("not in the patch: new.bin: a binary file, none -> 3 B"), "{said}");
     assert!(said.contains("not in the patch: old.txt: the same as in the folder"), "{said}");
     std::fs::write(rig.folder().join("p.patch"), &output.stdout).expect("it is written");
-    let applied = std::process::Command::new("git")
+    let applied = Command::new("git")
         .args(["apply", "../p.patch"])
         .current_dir(rig.folder().join("project"))
         .output()
