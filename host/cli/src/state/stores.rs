@@ -234,11 +234,12 @@ pub(crate) fn damage_of(rows: &[DamagedRow]) -> Option<CliError> {
     )))
 }
 
-/// Opens a store for reading. One of an older host is brought up to this host's format first, unless
-/// a process has it open: else none of its runs could be named.
+/// Opens a store for reading. A folder of an older host is brought up to this host's format first,
+/// unless a process has it open: else none of its runs could be named. A database is not, because
+/// hosts of the older version may use it.
 pub(crate) fn read(store: &StoreAddress) -> Result<StoreReader, StoreError> {
     match when_reached(|| StoreReader::open(store)) {
-        Err(StoreError::Older { .. }) => {
+        Err(StoreError::Older { .. }) if store.folder().is_some() => {
             drop(open(store, "")?);
             StoreReader::open(store)
         }
@@ -319,8 +320,10 @@ impl From<StoreError> for CliError {
                 failure.hint("use the conclave that wrote it, or a newer one")
             }
             StoreError::Tables { remedy, .. } => failure.hint(remedy),
-            StoreError::Older { .. }
-            | StoreError::Damaged { .. }
+            StoreError::Older { .. } => failure.hint(
+                "the next `conclave worker`, `run` or `resume` of this version brings it up to date, once no host of the older one uses it",
+            ),
+            StoreError::Damaged { .. }
             | StoreError::BlobFolder { .. }
             | StoreError::UnknownRoom { .. }
             | StoreError::Other { .. } => failure,

@@ -8,6 +8,7 @@ use conclave_core::journal::placement::Sleep;
 use conclave_core::types::ids::{Millis, RoomId};
 use serde::Serialize;
 
+use super::mail::PAUSED;
 use super::reader::lists;
 use super::rows::WaitRow;
 use super::sql::{Sql, SqlError, SqlErrorKind, SqlResult, Value};
@@ -106,8 +107,7 @@ impl Store {
         not_before: Millis,
     ) -> Result<(), StoreError> {
         self.give_back_as(run, epoch, move |tables, run| {
-            let sleep = RunOutlook::default().sleep_state(tables, run)?;
-            Ok((not_before, sleep))
+            RunOutlook::default().next_take(tables, run, not_before)
         })
     }
 
@@ -118,9 +118,7 @@ impl Store {
         epoch: Option<u64>,
         outlook: RunOutlook,
     ) -> Result<(), StoreError> {
-        self.give_back_as(run, epoch, move |tables, run| {
-            Ok((DUE, outlook.sleep_state(tables, run)?))
-        })
+        self.give_back_as(run, epoch, move |tables, run| outlook.next_take(tables, run, DUE))
     }
 
     /// Gives a run back that is due again after this time, whatever it waits for.
@@ -149,7 +147,8 @@ impl Store {
             };
             let rest = u64::try_from(rest.as_millis()).unwrap_or(u64::MAX);
             let not_before = if rest == 0 { DUE } else { now(tables)?.plus(rest) };
-            give_back(tables, (&host, epoch), &run, (not_before, None))
+            let next = NextTake { wakes_at: not_before.0.cast_signed(), is_asleep: false };
+            give_back(tables, (&host, epoch), &run, next)
         })
     }
 
@@ -158,7 +157,7 @@ impl Store {
         &self,
         run: &RoomId,
         epoch: Option<u64>,
-        due: impl FnOnce(&dyn Sql, &RoomId) -> SqlResult<(Millis, Option<Sleep>)> + Send + 'static,
+        due: impl FnOnce(&dyn Sql, &RoomId) -> SqlResult<NextTake> + Send + 'static,
     ) -> Result<(), StoreError> {
         let (Some(host), run) = (self.0.host(), run.clone()) else { return Ok(()) };
         // What the run did last decides whether it sleeps.
@@ -238,7 +237,26 @@ pub(crate) struct RunOutlook {
     pub(crate) is_paused: bool,
 }
 
+/// When workers take a run that is given back.
+struct NextTake {
+    /// The column `wake_at`.
+    wakes_at: i64,
+    is_asleep: bool,
+}
+
 impl RunOutlook {
+    /// When workers take the run: at the end of its sleep, or at `not_before` if it needs a host.
+    fn next_take(self, tables: &dyn Sql, run: &RoomId, not_before: Millis) -> SqlResult<NextTake> {
+        let sleep = self.sleep_state(tables, run)?;
+        let wakes_at = match sleep {
+            None => not_before.0.cast_signed(),
+            // Only a message that lifts the pause wakes it.
+            Some(_) if self.is_paused => PAUSED,
+            Some(sleep) => sleep.wakes_at.map_or(NEVER, |at| i64::try_from(at.0).unwrap_or(NEVER)),
+        };
+        Ok(NextTake { wakes_at, is_asleep: sleep.is_some() })
+    }
+
     /// The sleep of a run; `None` if it needs a host.
     fn sleep_state(self, tables: &dyn Sql, run: &RoomId) -> SqlResult<Option<Sleep>> {
         let waits = lists::waits(tables, None, Some(run))?;
@@ -289,13 +307,9 @@ fn give_back(
     tables: &dyn Sql,
     (host, epoch): (&str, Option<u64>),
     run: &RoomId,
-    (not_before, sleep): (Millis, Option<Sleep>),
+    NextTake { wakes_at, is_asleep }: NextTake,
 ) -> SqlResult<()> {
-    let wakes_at = match sleep {
-        None => not_before.0.cast_signed(),
-        Some(sleep) => sleep.wakes_at.map_or(NEVER, |at| i64::try_from(at.0).unwrap_or(NEVER)),
-    };
-    let is_asleep = sleep.is_some().into();
+    let is_asleep = is_asleep.into();
     let values = [run.as_str().into(), host.into(), epoch.into(), wakes_at.into(), is_asleep];
     let call = "SELECT 1 FROM (SELECT give_back(?1, ?2, ?3, ?4, ?5)) AS given";
     tables.has_row(call, &values).map(drop)

@@ -25,7 +25,7 @@ pub(super) use password::password_in;
 pub(super) use reader::{PostgresReader, open_reader};
 #[cfg(test)]
 pub(super) use schema::make_first_format;
-pub(super) use schema::{UNSAFE, check_durability, noting_unsafe_commits};
+pub(super) use schema::{check_commit, run_safely};
 pub(super) use session::PATIENCE;
 pub(crate) use session::{Session, SessionError};
 pub(super) use values::{value, without_nul};

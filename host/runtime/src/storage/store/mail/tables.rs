@@ -14,7 +14,7 @@ const BAD: i64 = 2;
 
 /// The time at which workers take a paused run: none. It differs from the time of a run that waits for
 /// a message, so that a message which lifts no pause does not wake it.
-const PAUSED: i64 = i64::MAX - 1;
+pub(in crate::storage::store) const PAUSED: i64 = i64::MAX - 1;
 
 pub(super) fn send(tables: &dyn Sql, message: &ControlMessage) -> SqlResult<()> {
     insert(tables, message, None).map(drop)

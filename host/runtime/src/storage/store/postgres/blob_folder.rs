@@ -235,7 +235,8 @@ impl BlobFolder {
         link.batch("COMMIT")
     }
 
-    /// Removes the files that no row names; a dry run only counts them.
+    /// Removes the files that no row names; a dry run only counts them. While a backup copies files or
+    /// a host stores one, those that remain are left to the next call.
     ///
     /// Each is moved aside under the lock, and removed if no row came meanwhile. So if the lock was
     /// lost between the two, a file that a host has written anew is never removed: it is moved back,
@@ -250,7 +251,13 @@ impl BlobFolder {
         let mut swept = SweptFiles::default();
         for files in files.chunks(CHUNK) {
             link.batch("BEGIN")?;
-            link.run("SELECT pg_advisory_xact_lock(?1)", &[&FILES])?;
+            // Not waited for: behind this wait, each host that stores a large blob would wait until a
+            // backup has copied all files.
+            let is_free = link.row("SELECT pg_try_advisory_xact_lock(?1)", &[&FILES])?;
+            if !is_free.try_get::<_, bool>(0)? {
+                link.batch("ROLLBACK")?;
+                break;
+            }
             let rows = rows_of(link, files)?;
             let (with_row, orphans): (Vec<_>, Vec<_>) =
                 files.iter().partition(|file| rows.contains(&file.sha256));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use conclave_core::permissions::grants::KvGrant;
 
-use super::{Link, Session, SqlResult};
+use super::{Link, Session, SqlResult, check_commit, run_safely};
 use crate::imports::kv::{KvError, KvOwner, KvStore};
 use crate::storage::store::PostgresAddress;
 
@@ -69,6 +69,7 @@ impl KvStore for PostgresKv {
                 "SELECT kv_set(?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                 &[home, plugin, manifest, &key.as_bytes(), &value, &bytes, &keys],
             )?;
+            check_commit(link)?;
             Ok(row.try_get(0)?)
         })?;
         if is_set { Ok(()) } else { Err(KvError::Full(most)) }
@@ -78,7 +79,7 @@ impl KvStore for PostgresKv {
         let KvOwner { home, plugin, manifest } = owner;
         let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
             [home, plugin, manifest, &key.as_bytes()];
-        self.ask(|link| link.rows("SELECT kv_delete(?1, ?2, ?3, ?4)", &parameters)).map(drop)
+        self.ask(|link| run_safely(link, "SELECT kv_delete(?1, ?2, ?3, ?4)", &parameters))
     }
 
     fn keys(

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
+use futures_util::future::try_join;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_postgres::types::ToSql;
@@ -129,6 +130,11 @@ impl Link {
         result
     }
 
+    /// Sets the time for each statement from now on.
+    pub(super) fn set_patience(&self, patience: Duration) {
+        self.patience.set(patience);
+    }
+
     /// Runs statements without parameters.
     pub(crate) fn batch(&self, statements: &str) -> SqlResult<()> {
         self.wait(self.client()?.batch_execute(statements))
@@ -148,6 +154,19 @@ impl Link {
     pub(crate) fn row(&self, statement: &str, values: &[&(dyn ToSql + Sync)]) -> SqlResult<Row> {
         let statement = self.prepare(statement)?;
         self.wait(self.client()?.query_one(&statement, values))
+    }
+
+    /// Returns the rows of a statement and the only row of a further one. The server gets both at
+    /// once, and runs the second in a transaction of its own behind the first.
+    pub(crate) fn rows_and_row(
+        &self,
+        (first, values): (&str, &[&(dyn ToSql + Sync)]),
+        (second, its_values): (&str, &[&(dyn ToSql + Sync)]),
+    ) -> SqlResult<(Vec<Row>, Row)> {
+        let (first, second) = (self.prepare(first)?, self.prepare(second)?);
+        let client = self.client()?;
+        let both = try_join(client.query(&first, values), client.query_one(&second, its_values));
+        self.wait(both)
     }
 
     /// Runs a statement and returns the number of changed rows.

@@ -15,10 +15,13 @@ use crate::storage::store::sql::{
 use crate::storage::store::{PostgresAddress, StoreAddress, StoreError};
 
 /// The settings of a connection for questions. A few of them write, such as a message to a run. They
-/// read few rows, and where the server expects more it would compile them for a second.
+/// read few rows, and where the server expects more it would compile them for a second. A person may
+/// take time while a transaction holds a lock or a state, so the server ends none for being idle.
 const SETTINGS: &str = "SET search_path = conclave;
     SET default_transaction_isolation = 'read committed';
-    SET default_transaction_read_only = off; SET jit = off";
+    SET default_transaction_read_only = off; SET jit = off;
+    SET statement_timeout = 0; SET lock_timeout = 0;
+    SET idle_in_transaction_session_timeout = 0; SET idle_session_timeout = 0";
 
 pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
@@ -37,6 +40,8 @@ pub(in crate::storage::store) struct PostgresReader {
     close: CloseTime,
 }
 
+/// The time without a row for a question of a consistent look.
+const CHECKING: Duration = Duration::from_secs(3_600);
 /// The pause between two tries.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -90,6 +95,7 @@ impl PostgresReader {
             None => {
                 let link = connected(&self.connecting)?;
                 if let Some(snapshot) = &*self.snapshot.borrow() {
+                    link.set_patience(CHECKING);
                     link.batch(&format!("{BEGIN}; SET TRANSACTION SNAPSHOT '{snapshot}'"))?;
                 }
                 link
@@ -121,7 +127,10 @@ impl Sql for PostgresReader {
                 has_rows = true;
                 take(row)
             };
-            let result = self.on_a_link(|link| link.query(statement, values, &mut take_row));
+            let result = self.on_a_link(|link| {
+                link.query(statement, values, &mut take_row)?;
+                if may_repeat { Ok(()) } else { schema::check_commit(link) }
+            });
             let is_lost = |error: &SqlError| {
                 matches!(error.kind, SqlErrorKind::Unknown | SqlErrorKind::ReadOnly)
             };
@@ -137,11 +146,17 @@ impl Sql for PostgresReader {
     }
 
     fn execute(&self, statement: &str, values: &[Value<'_>]) -> SqlResult<u64> {
-        self.on_a_link(|link| link.execute(statement, values))
+        self.on_a_link(|link| {
+            let changed = link.execute(statement, values)?;
+            schema::check_commit(link)?;
+            Ok(changed)
+        })
     }
 
     fn begin_snapshot(&self) -> SqlResult<()> {
         let link = connected(&self.connecting)?;
+        // A check of everything reads whole tables before its first row.
+        link.set_patience(CHECKING);
         link.batch(BEGIN)?;
         let snapshot = link.row("SELECT pg_export_snapshot()", &[])?.try_get(0)?;
         *self.snapshot.borrow_mut() = Some(snapshot);

@@ -1,5 +1,9 @@
 //! The tables of a store in PostgreSQL, in a schema of their own, and their migration.
 
+use std::time::Duration;
+
+use tokio_postgres::types::ToSql;
+
 use super::link::Link;
 use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
 
@@ -22,6 +26,8 @@ const DROP_FUNCTIONS: &str = "DO $$ DECLARE f regprocedure; BEGIN
 pub(super) const VERSION: i64 = MIGRATIONS.len() as i64;
 /// The lock under which one host at a time migrates: `conclave` in ASCII.
 pub(super) const MIGRATING: i64 = i64::from_be_bytes(*b"conclave");
+/// The time for each statement of a migration, which may rebuild the index of a large table.
+const MIGRATING_WITHIN: Duration = Duration::from_secs(24 * 3_600);
 /// The oldest version of the server.
 const SERVER: i32 = 150_000;
 
@@ -52,11 +58,19 @@ pub(super) fn tables(link: &Link) -> SqlResult<Tables> {
 }
 
 /// Brings the tables to this host's version, unless they are newer. Returns their state before.
+///
+/// # Errors
+/// Fails while hosts of an older version live: a migration removes the functions that they call.
 pub(super) fn migrate(link: &Link) -> SqlResult<Tables> {
     let found = tables(link)?;
     if matches!(found, Tables::Current | Tables::Newer(_)) {
         return Ok(found);
     }
+    // One that was given up would go on in the server, and the next try would begin anew.
+    link.patiently(MIGRATING_WITHIN, migrate_patiently)
+}
+
+fn migrate_patiently(link: &Link) -> SqlResult<Tables> {
     link.batch("BEGIN")?;
     // The lock goes with the transaction. Another host may have migrated while this one waited.
     link.run("SELECT pg_advisory_xact_lock(?1)", &[&MIGRATING])?;
@@ -66,13 +80,17 @@ pub(super) fn migrate(link: &Link) -> SqlResult<Tables> {
             link.batch("CREATE SCHEMA IF NOT EXISTS conclave")?;
             0
         }
-        Tables::Older(version) => usize::try_from(version).unwrap_or(0),
+        Tables::Older(version) => {
+            check_unused(link, version)?;
+            usize::try_from(version).unwrap_or(0)
+        }
         Tables::Current | Tables::Newer(_) => {
             link.batch("ROLLBACK")?;
             return Ok(found);
         }
     };
-    link.batch("SET LOCAL search_path = conclave")?;
+    // Whoever reads a table for long, such as a backup, must not hold up all hosts behind this one.
+    link.batch("SET LOCAL search_path = conclave; SET LOCAL lock_timeout = '20s'")?;
     link.batch(DROP_FUNCTIONS)?;
     for migration in MIGRATIONS.iter().skip(from) {
         link.batch(migration)?;
@@ -85,27 +103,55 @@ pub(super) fn migrate(link: &Link) -> SqlResult<Tables> {
     Ok(found)
 }
 
+fn check_unused(link: &Link, version: i64) -> SqlResult<()> {
+    let live = "SELECT host FROM conclave.hosts WHERE until > clock_timestamp() ORDER BY host";
+    let rows = link.rows(live, &[])?;
+    let hosts: Vec<&str> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    if hosts.is_empty() {
+        return Ok(());
+    }
+    let what = format!(
+        "its tables have the format {version}, this host needs {VERSION}, and hosts of an older version use them ({}): stop those, then start this one",
+        hosts.join(", ")
+    );
+    Err(SqlError::new(SqlErrorKind::Other, what))
+}
+
 /// Makes a connection's commits safe for as long as it lives, whatever an operator sets for others.
 pub(super) const KEEP_SYNCHRONOUS: &str = "SELECT set_config('synchronous_commit',
     CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END,
     false)";
 
-/// The number of a row which says that the commit can be lost although it is acknowledged.
-pub(crate) const UNSAFE: i64 = -1;
+/// Whether a commit before it is safe. Unlike [`KEEP_SYNCHRONOUS`], a connection cannot decide these
+/// settings for itself. It must be a statement of its own behind the commit: a commit that waits for
+/// a standby is acknowledged when the setting is emptied meanwhile.
+const IS_SAFE: &str = "SELECT current_setting('fsync') = 'on'
+    AND (?1 OR btrim(current_setting('synchronous_standby_names')) <> '')";
 
-/// Returns a statement that commits and returns a number, with a further row if what it commits can
-/// be lost. The settings are those after the commit. Unlike [`KEEP_SYNCHRONOUS`], a connection
-/// cannot decide them for itself.
-pub(crate) fn noting_unsafe_commits(link: &Link, statement: &str) -> String {
-    let has_no_standby = if link.has_standby() {
-        "OR btrim(current_setting('synchronous_standby_names')) = ''"
-    } else {
-        ""
-    };
-    format!(
-        "{statement} UNION ALL SELECT {UNSAFE}
-         WHERE current_setting('fsync') <> 'on' {has_no_standby}"
-    )
+/// Runs a statement that commits, and fails if what it has committed can be lost.
+pub(crate) fn run_safely(
+    link: &Link,
+    statement: &str,
+    values: &[&(dyn ToSql + Sync)],
+) -> SqlResult<()> {
+    let needs_none = !link.has_standby();
+    let (_, is_safe) = link.rows_and_row((statement, values), (IS_SAFE, &[&needs_none]))?;
+    refuse_unless(link, is_safe.try_get(0)?)
+}
+
+/// Fails if what this connection has just committed can be lost.
+pub(crate) fn check_commit(link: &Link) -> SqlResult<()> {
+    let is_safe = link.row(IS_SAFE, &[&!link.has_standby()])?.try_get(0)?;
+    refuse_unless(link, is_safe)
+}
+
+fn refuse_unless(link: &Link, is_safe: bool) -> SqlResult<()> {
+    if is_safe {
+        return Ok(());
+    }
+    check_durability(link)?;
+    let what = "the settings of the server were changed during a commit";
+    Err(SqlError::new(SqlErrorKind::Unsafe, what))
 }
 
 /// Makes the tables of format 1.

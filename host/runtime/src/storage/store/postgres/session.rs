@@ -71,6 +71,13 @@ impl Session {
             is_unknown |= is_lost;
             // A transaction may be open.
             self.link.take_if(|link| is_lost || link.batch("ROLLBACK").is_err());
+            if error.kind == SqlErrorKind::Incomplete
+                && let Some(Ok(Tables::Newer(version))) = self.link.as_ref().map(schema::tables)
+            {
+                let known = schema::VERSION;
+                let newer = SessionError::Newer { version, known }.to_string();
+                error = SqlError::new(SqlErrorKind::Other, format!("{newer}: use a newer program"));
+            }
             let until = *until.get_or_insert_with(|| Instant::now() + self.patience);
             let is_final = !is_lost && error.kind != SqlErrorKind::Conflict;
             if is_final || Instant::now() + pause > self.close.or(until) {

@@ -215,11 +215,11 @@ fn loose(tables: &dyn Sql, problems: &mut ProblemList) -> SqlResult<()> {
         "SELECT 'record ' || seq || ' of room ' || room || ' is not in the audit chain' FROM events
          WHERE NOT EXISTS (SELECT 1 FROM audit WHERE {record_of_line})
          UNION ALL SELECT 'records of room ' || room || ' belong to no room of the list' FROM
-         (SELECT DISTINCT room FROM events WHERE room NOT IN (SELECT room FROM rooms)) AS unlisted
+         (SELECT DISTINCT room FROM events WHERE NOT EXISTS (SELECT 1 FROM rooms WHERE rooms.room = events.room)) AS unlisted
          UNION ALL SELECT 'room ' || room || ' is not in the list, and something is noted as what it waits for' FROM
-         (SELECT room FROM waits UNION SELECT room FROM timers) AS waiting WHERE room NOT IN (SELECT room FROM rooms)
+         (SELECT room FROM waits UNION SELECT room FROM timers) AS waiting WHERE NOT EXISTS (SELECT 1 FROM rooms WHERE rooms.room = waiting.room)
          UNION ALL SELECT 'room ' || room || ' belongs to a run that is not in the list' FROM rooms
-         WHERE run NOT IN (SELECT room FROM rooms AS root WHERE root.parent IS NULL)"
+         WHERE NOT EXISTS (SELECT 1 FROM rooms AS root WHERE root.room = rooms.run AND root.parent IS NULL)"
     );
     tables.each(&all, &[], |row| {
         let what = row.get(0)?;

@@ -17,7 +17,7 @@ use super::{Collected, Retention};
 use crate::storage::store::PostgresAddress;
 use crate::storage::store::closing::CloseTime;
 use crate::storage::store::postgres::{
-    BlobFolder, HostEntry, Lease, Link, Session, SessionError, join_blob_folder,
+    BlobFolder, HostEntry, Lease, Link, Session, SessionError, check_commit, join_blob_folder,
 };
 use crate::storage::store::record::{EventRow, StoredBytes};
 use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
@@ -105,7 +105,7 @@ impl PostgresEngine {
         let blobs = CommitGroup { blobs, references, ..CommitGroup::default() };
         self.send(&GroupCall::of(&blobs))?;
         for (index, write) in group.writes.iter().enumerate() {
-            let single = CommitGroup { writes: vec![write], ..CommitGroup::default() };
+            let single = CommitGroup { writes: vec![write], references, ..CommitGroup::default() };
             let call = GroupCall::of(&single);
             if let ([row], false) = (&call.writes[..], self.send(&call)?) {
                 let refusal = self.session.retry(|link| row.refusal(link))?;
@@ -317,6 +317,7 @@ fn take_in_transaction(
     let result = take(link, (room, now), entry, chain)?;
     let is_owned = matches!(result, Taken::Owned { .. });
     link.batch(if is_owned { "COMMIT" } else { "ROLLBACK" })?;
+    check_commit(link)?;
     Ok(result)
 }
 

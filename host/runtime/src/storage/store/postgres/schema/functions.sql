@@ -1,6 +1,6 @@
 -- The functions. Each migration makes them all anew, so a change here needs a new format.
 
--- Commits a group of records and returns 0, or commits nothing and fails with one of these codes.
+-- Commits a group of records, or nothing: it fails with one of these codes.
 --   CV001: a write is refused, because its room has not its epoch and as many records as its first
 --          record has before it. At the commit this holds, because the row of the room is locked by
 --          the same statement. It also refuses records that are there already.
@@ -20,7 +20,7 @@ CREATE FUNCTION commit_group(
     event_line BYTEA[], of_chain BIGINT, last_number BIGINT, last_hash BYTEA,
     -- The root rooms that `owner` no longer runs, with the epochs by which it owned them.
     released TEXT[], released_epoch BIGINT[], owner TEXT
-) RETURNS BIGINT
+) RETURNS VOID
 LANGUAGE plpgsql AS $$
 DECLARE
     of_run TEXT;
@@ -60,7 +60,7 @@ BEGIN
             WHERE r.room = n.room AND r.host = owner AND r.epoch = n.epoch;
     END IF;
     IF lines = 0 THEN
-        RETURN 0;
+        RETURN;
     END IF;
     UPDATE conclave.chains AS c SET number = last_number + lines, hash = event_line[lines]
         WHERE c.chain = of_chain AND c.host = owner AND c.number = last_number AND c.hash = last_hash;
@@ -76,7 +76,6 @@ BEGIN
         SELECT of_chain, last_number + n.place, n.room, n.seq, n.at, n.record, n.line
         FROM unnest(event_room, event_seq, event_at, event_hash, event_line) WITH ORDINALITY
             AS n (room, seq, at, record, line, place);
-    RETURN 0;
 END $$;
 
 -- The state of a room of which a write was refused: the number of its records and its epoch, and the
@@ -102,11 +101,17 @@ END $$;
 CREATE FUNCTION take_chain(taker TEXT) RETURNS TABLE (of_chain BIGINT, last_number BIGINT, last_hash BYTEA)
 LANGUAGE plpgsql AS $$
 BEGIN
+    -- An earlier commit of the host may still have its row; it is waited for.
+    RETURN QUERY SELECT f.chain, f.number, f.hash FROM conclave.chains AS f WHERE f.host = taker
+        ORDER BY f.chain LIMIT 1 FOR NO KEY UPDATE;
+    IF FOUND THEN
+        RETURN;
+    END IF;
     LOOP
         RETURN QUERY UPDATE conclave.chains AS c SET host = taker WHERE c.chain = (
-            SELECT f.chain FROM conclave.chains AS f WHERE f.host IS NULL OR f.host = taker
+            SELECT f.chain FROM conclave.chains AS f WHERE f.host IS NULL
                 OR NOT EXISTS (SELECT 1 FROM conclave.hosts AS h WHERE h.host = f.host AND h.until > clock_timestamp())
-            ORDER BY f.host IS NOT DISTINCT FROM taker DESC, f.chain LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED)
+            ORDER BY f.chain LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED)
             RETURNING c.chain, c.number, c.hash;
         IF FOUND THEN
             RETURN;

@@ -10,11 +10,9 @@ use serde::Serialize;
 use super::chain::HostChain;
 use super::{CommitGroup, EventRow, HostEntry, Link, Refusal, SqlResult, StoredBytes, Write};
 use crate::storage::store::chain::ChainHead;
-use crate::storage::store::postgres::{
-    UNSAFE, check_durability, noting_unsafe_commits, without_nul,
-};
+use crate::storage::store::postgres::{run_safely, without_nul};
 use crate::storage::store::record::Hash;
-use crate::storage::store::sql::{SqlError, SqlErrorKind};
+use crate::storage::store::sql::SqlErrorKind;
 use crate::storage::store::writer::pending_work::{PendingChanges, PendingWorkRows};
 use crate::storage::store::writer::queue::RoomWriting;
 
@@ -223,8 +221,9 @@ impl<'a> GroupCall<'a> {
         let usage = |of: fn(&UsageColumns) -> i64| -> Vec<Option<i64>> {
             writes.iter().map(|write| write.usage.as_ref().map(of)).collect()
         };
-        let result = link.rows(
-            &noting_unsafe_commits(link, COMMIT),
+        let result = run_safely(
+            link,
+            COMMIT,
             &[
                 &digests,
                 &bytes,
@@ -258,13 +257,8 @@ impl<'a> GroupCall<'a> {
             ],
         );
         match result {
-            Ok(rows) => {
+            Ok(()) => {
                 chain.went_on(lines.last().copied());
-                if rows.iter().any(|row| row.get::<_, i64>(0) == UNSAFE) {
-                    check_durability(link)?;
-                    let what = "the settings of the server were changed during a commit";
-                    return Err(SqlError::new(SqlErrorKind::Unsafe, what));
-                }
                 Ok(Sent::Committed)
             }
             Err(error) => {

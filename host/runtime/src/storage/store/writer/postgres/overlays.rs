@@ -2,7 +2,7 @@
 
 use conclave_core::overlay::changes::ChangeRecord;
 
-use super::Link;
+use super::{Link, check_commit};
 use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
 use crate::storage::store::writer::overlays::{ChangeAnswer, OverlayChange};
 use crate::support::overlay_files::{content_name, overlay_name};
@@ -15,6 +15,7 @@ pub(super) fn change(link: &Link, changes: &[OverlayChange]) -> SqlResult<Vec<Ch
     let answers = changes.iter().map(|change| change_one(link, change));
     let answers = answers.collect::<SqlResult<Vec<_>>>()?;
     link.batch("COMMIT")?;
+    check_commit(link)?;
     Ok(answers)
 }
 

@@ -41,7 +41,7 @@ const BLOBS: &str = "WITH others AS (
             regexp_matches(convert_from(bytes, 'UTF8'), '[0-9a-f]{64}', 'g') AS found
         UNION SELECT held_blobs.sha256 FROM held_blobs JOIN others USING (host)),
     gone AS (
-        DELETE FROM blobs WHERE sha256 NOT IN (SELECT sha256 FROM used)
+        DELETE FROM blobs WHERE NOT EXISTS (SELECT 1 FROM used WHERE used.sha256 = blobs.sha256)
         AND sha256 <> ALL (?1) AND sha256 <> ALL (?3)
         AND (stored < now() - INTERVAL '1 hour' OR NOT EXISTS (SELECT 1 FROM others))
         RETURNING length)

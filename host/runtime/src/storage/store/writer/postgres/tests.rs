@@ -356,6 +356,13 @@ fn a_database_of_the_first_format_is_migrated_with_its_records_and_its_chain_goe
          VALUES ('r', 'r', 1000, 1002, 'main', '[]', '', 0, 0, 0, '{}', 3, 'group', 'run', 0, 'ada', '', '', 1)",
     )
     .unwrap();
+    // A host of the older version calls functions that a migration removes.
+    let older = "INSERT INTO hosts (host, command, capacity, until)
+         VALUES ('older', '', 0, clock_timestamp() + INTERVAL '1 hour')";
+    database.link().run(older, &[]).unwrap();
+    let refusal = Session::open(&database.address).map(drop).unwrap_err().to_string();
+    assert!(refusal.contains("(older): stop those"), "{refusal}");
+    database.link().run("DELETE FROM hosts", &[]).unwrap();
     let mut one = engine(&database, "one");
     assert_eq!(take(&mut one, "r"), Taken::Owned { epoch: 2 });
     assert_eq!(commit(&mut one, &[write("r", 2, 4..6)]), []);

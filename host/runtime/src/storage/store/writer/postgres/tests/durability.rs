@@ -66,6 +66,31 @@ fn a_connection_stays_synchronous_whatever_is_set_for_others() -> Result<(), Pos
     Ok(())
 }
 
+/// As Patroni does when the standby is gone: whoever waits for it is acknowledged then.
+#[test]
+fn a_commit_whose_standby_is_given_up_while_it_waits_does_not_count() -> Result<(), PostgresFailure>
+{
+    let Some(server) = postgres_or_skip(TestPostgres::start()) else { return Ok(()) };
+    let database = server.database()?;
+    let standby = server.standby()?;
+    let both = format!("{},{}", server.address(), standby.address());
+    let url = database.url().replace(&server.address().to_string(), &both);
+    let mut engine = impatient(&address(&url));
+    assert_eq!(commit(&mut engine, &[write("r", 1, 0..1)]), []);
+    standby.stop()?;
+    std::thread::scope(|scope| -> Result<(), PostgresFailure> {
+        let waiting = scope.spawn(|| refusal(&mut engine, &[write("r", 1, 1..2)]));
+        let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+        while database.query(&[waits])? == "0" {
+            std::thread::yield_now();
+        }
+        server.set("synchronous_standby_names", "")?;
+        let error = waiting.join().unwrap();
+        assert!(error.contains("synchronous_standby_names"), "{error}");
+        Ok(())
+    })
+}
+
 #[test]
 fn a_server_of_several_acknowledges_nothing_without_a_standby() -> Result<(), PostgresFailure> {
     let Some(server) = postgres_or_skip(TestPostgres::start()) else { return Ok(()) };
