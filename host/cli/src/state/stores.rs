@@ -34,6 +34,8 @@ const PAUSES: [Duration; 5] = [
     Duration::from_millis(1_250),
     Duration::from_secs(2),
 ];
+/// The time after which no further attempt begins.
+const REACHED_WITHIN: Duration = Duration::from_secs(5);
 /// Kinds of waits that only a user can end.
 const USER_WAITS: [&str; 3] = ["approval", "top-up", "user"];
 
@@ -214,10 +216,15 @@ impl OpenStores {
 /// Opens a store, for a few seconds again and again if its database cannot be reached: it may be
 /// restarting.
 fn when_reached<T>(open: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
-    let mut pauses = PAUSES.iter();
+    let (mut pauses, began) = (PAUSES.iter(), Instant::now());
     loop {
         match (open(), pauses.next()) {
-            (Err(StoreError::Unreachable { .. }), Some(pause)) => std::thread::sleep(*pause),
+            // A server that does not answer has taken the time already.
+            (Err(StoreError::Unreachable { .. }), Some(pause))
+                if began.elapsed() < REACHED_WITHIN =>
+            {
+                std::thread::sleep(*pause);
+            }
             (result, _) => return result,
         }
     }

@@ -106,7 +106,12 @@ pub(super) fn content(
     let values = [run.as_str().into(), (&overlay).into(), name.into()];
     let sha256 = tables.first(statement, &values, |row| row.get::<Option<String>>(0))?.flatten();
     let Some(sha256) = sha256 else { return Ok(None) };
-    Ok(read::attachment(tables, &sha256)?.map(|bytes| bytes.to_vec()))
+    match read::attachment(tables, &sha256) {
+        Ok(bytes) => Ok(bytes.map(|bytes| bytes.to_vec())),
+        // Of a large one the row is there, and the file is missing or another.
+        Err(error) if error.kind == SqlErrorKind::Damaged => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The tables of a database, for a person who reads, applies or drops changes.

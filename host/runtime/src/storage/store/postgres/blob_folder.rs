@@ -16,6 +16,7 @@ use super::schema;
 use crate::storage::store::PostgresAddress;
 use crate::storage::store::record::StoredBytes;
 use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
+use crate::support::digest::sha256;
 use crate::support::durable_file::{self, FileAccess};
 
 /// The number of bytes above which a blob is a file.
@@ -72,6 +73,8 @@ pub(in crate::storage::store) fn join(
         // Of several hosts that start at once, one writes the file.
         link.run("SELECT pg_advisory_xact_lock(?1)", &[&schema::MIGRATING])?;
         folder.claim()?;
+        // Before it is noted: a store that has noted a folder cannot do without one.
+        folder.check()?;
         link.batch("INSERT INTO meta (name, value) VALUES ('blob_folder', 1) ON CONFLICT DO NOTHING; COMMIT")?;
     }
     folder.check()?;
@@ -204,20 +207,27 @@ impl BlobFolder {
         }
     }
 
+    fn has_bytes(&self, sha256: &str, bytes: &[u8]) -> SqlResult<bool> {
+        Ok(self.read(sha256)?.is_some_and(|found| *found == *bytes))
+    }
+
     /// Whether a blob belongs into the folder.
     pub(in crate::storage::store) fn is_large(blob: &StoredBytes) -> bool {
         blob.bytes.len() > LARGE
     }
 
-    /// Stores a large blob and its row, unless there is such a row. May be called again when the
-    /// outcome is unknown.
+    /// Stores a large blob and its row, unless both are there. A file that was lost or damaged is
+    /// written again. May be called again when the outcome is unknown.
     pub(in crate::storage::store) fn store(
         &self,
         link: &Link,
         blob: &StoredBytes,
     ) -> SqlResult<()> {
         let (sha256, length) = (&blob.sha256, blob.bytes.len() as i64);
-        if !link.rows("SELECT 1 FROM blobs WHERE sha256 = ?1", &[sha256])?.is_empty() {
+        let is_in_table = "SELECT bytes IS NOT NULL FROM blobs WHERE sha256 = ?1";
+        if let Some(row) = link.rows(is_in_table, &[sha256])?.first()
+            && (row.try_get(0)? || self.has_bytes(sha256, &blob.bytes)?)
+        {
             return Ok(());
         }
         self.check()?;
@@ -293,7 +303,13 @@ impl BlobFolder {
         let mut bytes = 0;
         for name in digests.iter().map(String::as_str).chain([IDENTITY]) {
             let (from, copy) = (self.path.join(name), to.join(name));
-            bytes += std::fs::copy(&from, &copy).map_err(|error| failed(&from, &error))?;
+            let found = durable_file::read_own(&from).map_err(|error| failed(&from, &error))?;
+            if name != IDENTITY && sha256(&found) != name {
+                let what = format!("{} is damaged, so the copy would not be whole", from.display());
+                return Err(SqlError::new(SqlErrorKind::Damaged, what));
+            }
+            bytes += found.len() as u64;
+            std::fs::write(&copy, &found).map_err(|error| failed(&copy, &error))?;
             let file = std::fs::File::open(&copy).and_then(|file| file.sync_all());
             file.map_err(|error| failed(&copy, &error))?;
         }

@@ -29,6 +29,8 @@ use crate::storage::store::sql::{
 /// then acknowledge a commit that no standby has: its connection is closed, and the outcome is
 /// unknown.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The time for a connection, to whichever of the servers of an address.
+const CONNECT: Duration = Duration::from_secs(15);
 /// A setting of a session that no server knows.
 const MARK: &str = "conclave.session";
 /// The time in which a connection that is dropped says goodbye.
@@ -274,7 +276,8 @@ fn drive(
             }
         };
         // The limit of `tokio-postgres` is for TCP alone; a server may also stop in the middle.
-        let connected = tokio::time::timeout(PATIENCE, connecting.config.connect(connector)).await;
+        let connected = connecting.config.connect(connector);
+        let connected = tokio::time::timeout(CONNECT, connected).await;
         let (client, connection) = match connected {
             Ok(Ok(connected)) => connected,
             Ok(Err(error)) => {
@@ -282,7 +285,7 @@ fn drive(
                 return;
             }
             Err(_) => {
-                let _ = ready.send(Err(silent(PATIENCE)));
+                let _ = ready.send(Err(silent(CONNECT)));
                 return;
             }
         };

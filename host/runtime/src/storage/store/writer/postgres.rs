@@ -123,10 +123,8 @@ impl PostgresEngine {
     fn store_files(&mut self, call: &GroupCall<'_>) -> SqlResult<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
         for blob in call.blobs.iter().filter(|blob| BlobFolder::is_large(blob)) {
-            if !self.known.contains(&blob.sha256) {
-                self.session.retry(|link| folder.store(link, blob))?;
-                self.known.insert(blob.sha256.clone());
-            }
+            self.session.retry(|link| folder.store(link, blob))?;
+            self.known.insert(blob.sha256.clone());
         }
         Ok(())
     }

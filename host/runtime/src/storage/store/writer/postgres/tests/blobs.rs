@@ -84,6 +84,14 @@ fn a_large_blob_is_a_file_and_is_read_by_whoever_has_the_folder() {
     assert!(matches!(reader.blob(&blob.sha256), Err(StoreError::Damaged { .. })));
     let problems = blob_problems(&reader);
     assert!(problems.len() == 1 && problems[0].contains("is not in"), "{problems:?}");
+    // Whoever stores the same bytes again writes the file again.
+    for damage in [None, Some(b"other")] {
+        if let Some(damage) = damage {
+            std::fs::write(temp.path().join(&blob.sha256), damage).unwrap();
+        }
+        keep(&mut engine, &blob);
+        assert_eq!(reader.blob(&blob.sha256).unwrap().as_ref(), Some(&blob.bytes));
+    }
     // An empty place of a mount is no loss.
     std::fs::remove_file(temp.path().join("conclave-store")).unwrap();
     assert!(refusal(reader.blob(&blob.sha256)).contains("mount the shared folder"));
@@ -245,4 +253,18 @@ fn a_record_that_refers_to_a_removed_attachment_is_refused() {
     assert_eq!(engine.commit(&group).unwrap_err().kind, SqlErrorKind::Constraint);
     assert_eq!(database.number("SELECT count(*) FROM events"), 0);
     assert_eq!(commit(&mut engine, &[first]), []);
+}
+
+#[test]
+fn a_store_without_a_folder_does_not_get_one_by_the_folder_of_another() {
+    let Some(database) = TestDatabase::new() else { return };
+    let temp = tempfile::tempdir().unwrap();
+    drop(open(&database.address, "one").unwrap());
+    let file = temp.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    std::fs::write(temp.path().join("conclave-store"), "another\n").unwrap();
+    for folder in [temp.path(), &file] {
+        refusal(open(&with_folder(&database, folder), "one"));
+        drop(open(&database.address, "one").unwrap());
+    }
 }
