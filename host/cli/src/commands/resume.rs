@@ -139,7 +139,7 @@ async fn outlast_host(mut found: StoredRun, output: OutputArgs) -> Result<Stored
             Some(before) if silent < before => {
                 let what = format!("the run {run} is in progress at {name}, which is there");
                 return Err(CliError::usage(what).hint(format!(
-                    "`conclave show {run}` shows how far it is, `conclave stop {run}` ends it"
+                    "`conclave show {run}` shows how far it is, `conclave stop {run}` stops it"
                 )));
             }
             None if !output.result_only() => {

@@ -210,6 +210,7 @@ impl Worker {
     async fn drain(&mut self, notify: &impl Fn(WorkerEvent<'_>)) {
         let until = tokio::time::Instant::now() + self.drain;
         let idle = async {
+            let mut was_idle = false;
             loop {
                 // Again for a run whose person's pause was lifted meanwhile.
                 let goes_on = |active: &&ActiveRun| active.handle.pause_reason().is_none();
@@ -219,9 +220,12 @@ impl Worker {
                 self.end_finished(notify).await;
                 let (store, runs) = (self.store.clone(), self.active.keys().cloned().collect());
                 let busy = off_the_loop(move || store.have_calls(runs)).await;
-                if matches!(&busy, Ok(busy) if !busy) {
+                let is_idle = matches!(&busy, Ok(busy) if !busy);
+                // Twice, because a run whose call was stopped by a message is about to end.
+                if is_idle && was_idle {
                     return;
                 }
+                was_idle = is_idle;
                 tokio::time::sleep(DRAIN_LOOK).await;
             }
         };

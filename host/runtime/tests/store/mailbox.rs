@@ -6,7 +6,7 @@ use conclave_runtime::store::{
     ControlCommand, ControlMessage, Mail, MailState, Store, StoreError, StoreReader,
 };
 
-use crate::support::StorePlace;
+use crate::support::{StorePlace, run};
 
 fn stop(room: &str) -> ControlMessage {
     ControlMessage::new(RoomId::from(room), ControlCommand::Stop { reason: "enough".to_owned() })
@@ -19,7 +19,9 @@ fn messages_lie_in_order_until_they_are_withdrawn() {
         StoreReader::open(place.address()).map(drop),
         Err(StoreError::Missing { .. })
     ));
-    let _store = Store::open(place.address()).unwrap();
+    let store = Store::open(place.address()).unwrap();
+    // A database takes only messages to rooms that are there.
+    let _journals = ["a", "a/1", "b"].map(|room| run(&store, room, 1));
     let reader = StoreReader::open(place.address()).unwrap();
     let mail = || reader.mail();
     assert_eq!(mail().pending().unwrap(), []);
@@ -31,7 +33,12 @@ fn messages_lie_in_order_until_they_are_withdrawn() {
     };
     // Two messages with the same content are distinct.
     let sent = [stop("a"), decide(), stop("b"), stop("b")];
-    sent.iter().for_each(|message| mail().send(message).unwrap());
+    for message in &sent {
+        match message.word.settles() {
+            Some(_) => drop(mail().send_decision(message, || Ok(true)).unwrap()),
+            None => mail().send(message).unwrap(),
+        }
+    }
     assert_eq!(mail().pending().unwrap(), sent);
     assert!(sent.iter().all(|message| mail().state(message).unwrap() == MailState::Waiting));
     assert_eq!(mail().of_run(&RoomId::from("a")).unwrap(), sent[..2]);
