@@ -14,7 +14,7 @@ pub trait BlobSource: Send + Sync + 'static {
     /// may block.
     ///
     /// # Errors
-    /// If the place of the bytes cannot be reached, so that nobody knows whether they are stored.
+    /// If the storage cannot be reached, so that it is unknown whether the bytes are stored.
     fn read(&self, sha256: &str) -> Result<Option<Arc<[u8]>>, BlobsUnavailable>;
 }
 

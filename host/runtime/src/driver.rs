@@ -606,7 +606,7 @@ impl Driver {
             // Ended tasks are taken out, or a long run would collect them.
             while self.beside.try_join_next().is_some() {}
             while let Some(ended) = self.ends.try_join_next() {
-                // One that panicked is left to whoever closes the rooms of the ended run.
+                // A task that panicked leaves its room open; closing the ended run closes it too.
                 ended.unwrap_or(Ok(()))?;
             }
             let room = &self.room;

@@ -164,7 +164,7 @@ enum Receiver {
     Process,
     /// The worker that takes the run next.
     NextWorker,
-    /// Nobody any more: the process or the run has ended.
+    /// None: the process or the run has ended.
     Gone,
 }
 

@@ -278,9 +278,9 @@ pub(crate) fn watch(store: &Store) {
     OPENED.lock().unwrap_or_else(PoisonError::into_inner).push(store.watch_open());
 }
 
-/// Waits until the stores that this process has opened are closed, for the end of the process: a
-/// host that ends before it has given back what it owns keeps other hosts waiting for its lease. One
-/// that cannot be closed in time is left as by a process that was killed.
+/// Waits, before the process ends, until the stores that it has opened are closed. Otherwise other
+/// hosts could take its runs only after its lease has expired. A store that does not close in time
+/// is abandoned, as by a killed process.
 pub(crate) fn wait_until_closed() {
     let opened = std::mem::take(&mut *OPENED.lock().unwrap_or_else(PoisonError::into_inner));
     let until = Instant::now() + CLOSED_WITHIN;

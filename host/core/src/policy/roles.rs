@@ -144,8 +144,8 @@ impl Role {
 /// The reason why a person may not do something.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RoleRefusal {
-    /// The run is somebody else's. The answer is that of a run that does not exist: an id is no
-    /// right, and does not show which runs there are.
+    /// The run belongs to another person. The answer is the same as for a run that does not exist,
+    /// so that ids cannot be probed.
     #[error("there is no such run")]
     ForeignRun,
     /// Other roles may do it.
