@@ -258,6 +258,7 @@ fn bodies(
 
 /// Returns the pending work of one run's rooms, or of all rooms, oldest first. `live` is
 /// [`StoreReader::live`].
+#[cfg(feature = "postgres")]
 pub(in crate::storage::store) fn waits(
     tables: &dyn Sql,
     live: Option<i64>,
