@@ -24,10 +24,10 @@ use tokio::time::Sleep;
 
 use crate::http::STREAMS;
 
-/// Connections with a session at once: an event stream leaves one for requests.
-const SESSIONS: usize = 2 * STREAMS;
+/// Connections with a session at once: event streams leave some for requests.
+const SESSIONS: usize = STREAMS + 256;
 /// Connections without a session at once. One more takes the place of the oldest.
-const STRANGERS: usize = 48;
+const STRANGERS: usize = 256;
 /// The time in which the head of a request has to arrive. Also that of an idle connection.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// The time in which a client has to read some bytes of a response. Comments keep an event stream

@@ -26,7 +26,9 @@ use crate::connections;
 use crate::conversation::Conversation;
 use crate::conversations::Conversations;
 use crate::events::events;
+use crate::followers::Followers;
 use crate::people::LoginRefusal;
+use crate::readers::Readers;
 use crate::sessions::Session;
 
 /// Bytes of a request's body.
@@ -34,7 +36,7 @@ const BODY: usize = 256 << 10;
 /// The time in which a body has to arrive.
 const BODY_TIME: Duration = Duration::from_secs(10);
 /// Event streams at once. Each occupies a connection.
-pub(crate) const STREAMS: usize = 32;
+pub(crate) const STREAMS: usize = 1_024;
 /// Silence of an event stream after which it sends a comment, which proxies and browsers read as a
 /// sign of life.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -50,6 +52,8 @@ pub struct Server(Arc<ServerState>);
 struct ServerState {
     access: Access,
     conversations: Conversations,
+    readers: Readers,
+    followers: Followers,
     streams: Arc<Semaphore>,
 }
 
@@ -58,7 +62,9 @@ impl Server {
     #[must_use]
     pub fn new(access: Access, conversations: Conversations) -> Self {
         let streams = Arc::new(Semaphore::new(STREAMS));
-        Self(Arc::new(ServerState { access, conversations, streams }))
+        let readers = conversations.readers();
+        let followers = Followers::new(readers.clone());
+        Self(Arc::new(ServerState { access, conversations, readers, followers, streams }))
     }
 
     /// Serves connections until the future is dropped.
@@ -76,6 +82,14 @@ impl Server {
 
     pub(crate) fn conversations(&self) -> &Conversations {
         &self.0.conversations
+    }
+
+    pub(crate) fn readers(&self) -> &Readers {
+        &self.0.readers
+    }
+
+    pub(crate) fn followers(&self) -> &Followers {
+        &self.0.followers
     }
 
     /// The permit of an event stream. It is not waited for: each waiting page would hold a

@@ -13,9 +13,11 @@ mod conversation;
 mod conversations;
 mod error;
 mod events;
+mod followers;
 mod http;
 mod operator;
 mod people;
+mod readers;
 mod sessions;
 mod tokens;
 
