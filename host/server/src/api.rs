@@ -10,7 +10,6 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName};
 use axum::http::{StatusCode, Uri};
-use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use axum::{Extension, Json, Router};
@@ -19,11 +18,10 @@ use conclave_core::policy::roles::{Action, RoleRefusal};
 use conclave_core::types::approval::approval_id;
 use conclave_core::types::ids::{Principal, RoomId};
 use conclave_runtime::store::{RunFilter, RunRow, StoreError, StoreReader, WaitRow};
-use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
 use crate::conversations::FAILED;
-use crate::http::{Failure, KEEP_ALIVE, Server};
+use crate::http::{Failure, Server};
 use crate::readers::ReadFailed;
 use crate::sessions::Session;
 use events::run_events;
@@ -189,9 +187,7 @@ async fn follow(
     let changes = server.conversations().changes(&row.run);
     let follower = server.followers().follow(&row.run, changes).await?;
     let events = run_events(follower, last, permit);
-    // Whoever loses the session does not read on.
-    let events = events.take_until(session.ended());
-    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+    Ok(server.until_end(session, events))
 }
 
 async fn ready(State(server): State<Server>) -> Result<&'static str, Problem> {

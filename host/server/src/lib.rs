@@ -19,12 +19,14 @@ mod operator;
 mod people;
 mod readers;
 mod sessions;
+mod tls;
 mod tokens;
 
-pub use access::{Access, Address};
+pub use access::{Access, Address, Encryption};
 pub use conversations::{Conversations, RoomParts};
 pub use error::ServerError;
 pub use http::Server;
 pub use operator::Operator;
 pub use people::People;
+pub use tls::{ServerTls, TlsError};
 pub use tokens::{NewToken, PersonToken, TokenFile};
