@@ -10,7 +10,6 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName};
 use axum::http::{StatusCode, Uri};
-use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use axum::{Extension, Json, Router};
@@ -19,11 +18,11 @@ use conclave_core::policy::roles::{Action, RoleRefusal};
 use conclave_core::types::approval::approval_id;
 use conclave_core::types::ids::{Principal, RoomId};
 use conclave_runtime::store::{RunFilter, RunRow, StoreError, StoreReader, WaitRow};
-use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
 use crate::conversations::FAILED;
-use crate::http::{Failure, KEEP_ALIVE, Server};
+use crate::http::{Failure, Server};
+use crate::readers::ReadFailed;
 use crate::sessions::Session;
 use events::run_events;
 
@@ -131,23 +130,23 @@ async fn list(
     uri: Uri,
 ) -> Result<Json<Value>, Problem> {
     session.may(Action::List, None)?;
-    let RunQuery { filter, limit, cursor } = RunQuery::of(&uri)?;
+    let RunQuery { mut filter, limit, cursor } = RunQuery::of(&uri)?;
     let limit = limit.unwrap_or(PAGE.0).clamp(1, PAGE.1);
-    let rows = server.read(move |reader, config| {
-        let rows = reader.runs(&filter)?;
-        Ok(rows.into_iter().filter(|row| row.config.as_deref() == Some(config)).collect::<Vec<_>>())
-    });
-    let mut visible = rows.await?;
-    visible.retain(|row| session.may(Action::Read, Some(&owner(row))).is_ok());
-    let first = match cursor {
-        None => 0,
-        Some(cursor) => {
-            let place = visible.iter().position(|row| row.run.as_str() == cursor);
-            place.ok_or_else(|| bad_arguments("the cursor is of no run of this list"))? + 1
-        }
-    };
-    let has_more = visible.len() > first + limit;
-    let page = &visible[first..visible.len().min(first + limit)];
+    if let Some(cursor) = cursor {
+        let after = server.run(&session, Action::Read, &cursor).await;
+        filter.after = Some(after.map_err(|_| bad_arguments("the cursor is of no run"))?.run);
+    }
+    filter.config = Some(server.conversations().config().to_owned());
+    // A person who may not read the runs of everybody reads only those of its own.
+    let others = Principal(Arc::from(""));
+    if session.may(Action::Read, Some(&others)).is_err() {
+        filter.principal = Some(session.identity.principal.clone());
+    }
+    // One more says whether there is another page.
+    filter.most = Some(limit + 1);
+    let mut page = server.read(move |reader, _| reader.runs(&filter)).await?;
+    let has_more = page.len() > limit;
+    page.truncate(limit);
     let next = page.last().filter(|_| has_more).map(|row| &row.run);
     let runs: Vec<Value> = page.iter().map(run_value).collect();
     Ok(Json(json!({ "runs": runs, "next": next })))
@@ -184,13 +183,11 @@ async fn follow(
     let row = server.run(&session, Action::Read, &run).await?;
     let permit = server.stream_permit()?;
     let last = headers.get(HeaderName::from_static("last-event-id"));
-    let last = last.and_then(|last| last.to_str().ok()?.parse::<u64>().ok());
-    let next = last.map_or(0, |last| last.saturating_add(1));
+    let last = last.and_then(|last| last.to_str().ok()?.parse().ok());
     let changes = server.conversations().changes(&row.run);
-    let events = run_events(server.clone(), row.run, next, changes, permit);
-    // Whoever loses the session does not read on.
-    let events = events.take_until(session.ended());
-    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+    let follower = server.followers().follow(&row.run, changes).await?;
+    let events = run_events(follower, last, permit);
+    Ok(server.until_end(session, events))
 }
 
 async fn ready(State(server): State<Server>) -> Result<&'static str, Problem> {
@@ -204,14 +201,15 @@ async fn measure(
     Extension(session): Extension<Session>,
 ) -> Result<Response, Problem> {
     session.may(Action::Measure, None)?;
-    let read = server.read(|reader, config| {
-        let mut rows = reader.runs(&RunFilter::default())?;
-        rows.retain(|row| row.config.as_deref() == Some(config));
-        Ok((rows, reader.approvals(None)?.len()))
-    });
-    let (rows, approvals) = read.await?;
-    let text = metrics::text(&rows, approvals, server.open_streams());
+    let totals = server.read(|reader, config| reader.run_totals(config)).await?;
+    let text = metrics::text(&totals, server.open_streams());
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
+}
+
+impl From<ReadFailed> for Failure {
+    fn from(_: ReadFailed) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "failed", FAILED)
+    }
 }
 
 impl Server {
@@ -220,21 +218,8 @@ impl Server {
         &self,
         read: impl FnOnce(&StoreReader, &std::path::Path) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Failure> {
-        let server = self.clone();
-        let reading = tokio::task::spawn_blocking(move || {
-            let conversations = server.conversations();
-            let reader = StoreReader::open(conversations.store())?;
-            read(&reader, conversations.config())
-        });
-        let failed = || Failure::new(StatusCode::SERVICE_UNAVAILABLE, "failed", FAILED);
-        match reading.await {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => {
-                self.conversations().report_unreadable(&error);
-                Err(failed())
-            }
-            Err(_) => Err(failed()),
-        }
+        let config = self.conversations().config().to_owned();
+        Ok(self.readers().read(move |reader| read(reader, &config)).await?)
     }
 
     /// The run of a path, if it is one of this config and the person may do that to it.

@@ -51,7 +51,10 @@ pub(crate) use placement::RunOutlook;
 pub(crate) use postgres::TestDatabase;
 #[cfg(feature = "postgres")]
 pub use postgres::{CopiedFiles, DatabaseCopy, PostgresKv};
-pub use reader::{AuditRow, RunFilter, RunMatch, StoreReader, WithDamaged};
+pub use reader::{
+    AuditRow, NoRunPosition, RunFilter, RunMatch, RunPosition, RunRecord, RunTotals, StoreReader,
+    WithDamaged,
+};
 pub use rows::{DamagedRow, RoomRow, RunRow, RunState, WaitRow};
 pub use writer::{Collected, OpenStore, Retention, StoreCheck};
 

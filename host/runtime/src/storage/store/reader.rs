@@ -4,15 +4,20 @@ mod checks;
 mod copy;
 mod derived;
 pub(super) mod lists;
+mod run_records;
+mod totals;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use conclave_core::journal::ownership::one_history;
 use conclave_core::overlay::apply::ChangeDecision;
 use conclave_core::protocol::event::Record;
-use conclave_core::types::ids::{ControlId, Millis, RoomId};
+use conclave_core::types::ids::{ControlId, Millis, Principal, RoomId};
 use rusqlite::Connection;
 use serde::Serialize;
+
+pub use self::run_records::{NoRunPosition, RunPosition, RunRecord};
+pub use self::totals::RunTotals;
 
 #[cfg(feature = "postgres")]
 use super::overlays;
@@ -34,6 +39,12 @@ pub struct RunFilter {
     pub cost: Option<u64>,
     /// The earliest start of a run.
     pub since: Option<Millis>,
+    /// The config of the runs, as an absolute path.
+    pub config: Option<PathBuf>,
+    /// The principal on whose behalf the runs act.
+    pub principal: Option<Principal>,
+    /// The run behind which the list goes on; none follows one that is not stored.
+    pub after: Option<RoomId>,
     /// The maximum number of runs, newest first.
     pub most: Option<usize>,
 }
@@ -153,6 +164,28 @@ impl StoreReader {
     ) -> Result<Vec<Record>, StoreError> {
         let records = read::some_records(&*self.tables, room.as_str(), first, most);
         records.map_err(|error| error.of(&self.address))
+    }
+
+    /// Returns at most `most` records of all rooms of a run, in the order in which they became
+    /// durable, from the first one after a position.
+    pub fn run_records(
+        &self,
+        run: &RoomId,
+        after: Option<RunPosition>,
+        most: u64,
+    ) -> Result<Vec<RunRecord>, StoreError> {
+        let records = run_records::run_records(&*self.tables, run, after, most);
+        records.map_err(|error| error.of(&self.address))
+    }
+
+    /// Returns the position of a run's newest record; `None` if it has none.
+    pub fn run_end(&self, run: &RoomId) -> Result<Option<RunPosition>, StoreError> {
+        self.of(run_records::run_end(&*self.tables, run))
+    }
+
+    /// Returns the figures of all runs of a config, which is an absolute path.
+    pub fn run_totals(&self, config: &Path) -> Result<RunTotals, StoreError> {
+        self.of(totals::run_totals(self, config))
     }
 
     /// Returns the records as lines of JSON in the format of a JSON-lines journal, of any rules
