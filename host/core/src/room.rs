@@ -180,7 +180,7 @@ impl Room {
         // A pause is counted before anything reads deadlines.
         self.pausing.count_pause(&mut self.cx);
         let event = match event {
-            Event::ControlReceived { id, message } => {
+            Event::ControlReceived { id, by: _, message } => {
                 // A message arrives again if the host stopped before it deleted the message's file.
                 if !self.controls.insert(id) {
                     return;
