@@ -2,7 +2,6 @@
 //! the run's mail settles it, and the process that has the run in progress applies that. The first
 //! message counts.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use conclave_core::journal::pending_work::WaitKey;
@@ -19,7 +18,6 @@ use crate::args::OutputArgs;
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::stored_run::StoredRun;
-use crate::state::stores::OpenStores;
 use crate::ui::show::run_state::{continued_by, state_of_pending};
 use crate::ui::show::{NAME, paint};
 use crate::ui::stdout;
@@ -156,7 +154,7 @@ impl PendingCall {
     fn recorded(&self) -> Result<Option<RecordedDecision>, CliError> {
         Ok(self.records()?.into_iter().find_map(|record| {
             let (call, word, author) = match record.event.effective() {
-                Event::Decided { call, approval, author } => {
+                Event::Decided { call, approval, author, .. } => {
                     (*call, decision_word(approval), author.to_string())
                 }
                 Event::UserAnswered { call, .. } => (*call, ANSWERED, "its user".to_owned()),
@@ -277,19 +275,6 @@ fn word_of(command: &ControlCommand) -> &'static str {
         ControlCommand::Answer { .. } => ANSWERED,
         _ => "decided",
     }
-}
-
-/// The decisions that wait in the mail: no process has the run in progress, or it has not read them
-/// yet.
-pub(crate) fn decisions(stores: &OpenStores) -> BTreeMap<(RoomId, WaitKey), &'static str> {
-    // Unreadable mail is reported by the process that takes it out.
-    let mail =
-        stores.readers_quietly().flat_map(|reader| reader.mail().decisions().unwrap_or_default());
-    let decision = |mail: ControlMessage| {
-        let call = mail.word.settles()?;
-        Some(((mail.room, WaitKey::Call(call)), word_of(&mail.word)))
-    };
-    mail.filter_map(decision).collect()
 }
 
 /// `approved` or `refused`.
