@@ -252,7 +252,9 @@ impl Room {
             Event::Refused { call, plugin, record } => {
                 self.cx.notify(Notice::Denied { call: Some(call), plugin, record })
             }
-            Event::Decided { call, approval, author } => self.decided(call, approval.by(author)),
+            Event::Decided { call, approval, author, arguments_sha256 } => {
+                self.decided(call, approval.by(author), arguments_sha256.as_deref())
+            }
             Event::StrategyDecided { call, answer, report } => {
                 self.strategy_decided(call, answer, &report)
             }

@@ -2,7 +2,6 @@
 //! the run's mail settles it, and the process that has the run in progress applies that. The first
 //! message counts.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use conclave_core::journal::pending_work::WaitKey;
@@ -17,7 +16,6 @@ use crate::args::OutputArgs;
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::stored_run::StoredRun;
-use crate::state::stores::OpenStores;
 use crate::ui::show::run_state::{continued_by, state_of_pending};
 use crate::ui::show::{NAME, paint};
 use crate::ui::stdout;
@@ -134,19 +132,6 @@ impl PendingCall {
         )?;
         Ok(exit::OK)
     }
-}
-
-/// The decisions that wait in the mail: no process has the run in progress, or it has not read them
-/// yet.
-pub(crate) fn decisions(stores: &OpenStores) -> BTreeMap<(RoomId, WaitKey), &'static str> {
-    // Unreadable mail is reported by the process that takes it out.
-    let mail =
-        stores.readers_quietly().flat_map(|reader| reader.mail().decisions().unwrap_or_default());
-    let decision = |mail: ControlMessage| {
-        let call = mail.word.settles()?;
-        Some(((mail.room, WaitKey::Call(call)), word_of(&mail.word)))
-    };
-    mail.filter_map(decision).collect()
 }
 
 /// The error for a text that is no id.

@@ -17,7 +17,13 @@ pub const HANDOVER: &str = "its worker stops; the next one goes on";
 #[serde(tag = "word", rename_all = "kebab-case")]
 pub enum ControlCommand {
     /// Decides a call that waits for an approval.
-    Decide { call: CallId, approval: Approval },
+    Decide {
+        call: CallId,
+        approval: Approval,
+        /// The SHA-256 of the arguments that the approver saw: the decision counts only for these.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arguments_sha256: Option<String>,
+    },
     /// Answers a question that waits for its user.
     Answer { call: CallId, text: String },
     /// Ends the run.
@@ -83,7 +89,9 @@ impl ControlCommand {
     #[must_use]
     pub fn into_event(self, author: ApprovalAuthor) -> Event {
         match self {
-            Self::Decide { call, approval } => Event::Decided { call, approval, author },
+            Self::Decide { call, approval, arguments_sha256 } => {
+                Event::Decided { call, approval, author, arguments_sha256 }
+            }
             Self::Answer { call, text } => Event::UserAnswered {
                 call,
                 text: Some(text),

@@ -342,6 +342,10 @@ pub enum Event {
         approval: Approval,
         #[serde(default)]
         author: ApprovalAuthor,
+        /// The SHA-256 of the arguments that the approver saw. If the call has others, the room
+        /// rejects the decision. `None` for one that is about the call as it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arguments_sha256: Option<String>,
     },
     /// A channel accepted a text, or gave a reason for refusing it.
     Sent {

@@ -55,7 +55,7 @@ pub use reader::{
     AuditRow, NoRunPosition, RunFilter, RunMatch, RunPosition, RunRecord, RunTotals, StoreReader,
     WithDamaged,
 };
-pub use rows::{DamagedRow, RoomRow, RunRow, RunState, WaitRow};
+pub use rows::{DamagedRow, QuestionRow, RoomRow, RunRow, RunState, WaitRow};
 pub use writer::{Collected, OpenStore, Retention, StoreCheck};
 
 /// The reason why a store cannot be used.

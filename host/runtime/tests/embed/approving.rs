@@ -135,7 +135,8 @@ async fn a_decision_that_arrived_meanwhile_comes_before_any_question() {
         }
     };
     let stored = MemoryJournals::of(room.clone(), journals.records(&room));
-    let decided = ControlCommand::Decide { call, approval: Approval::Approved };
+    let decided =
+        ControlCommand::Decide { call, approval: Approval::Approved, arguments_sha256: None };
     let journals = Arc::new(Mailed(
         stored,
         vec![SentCommand { id: ControlId::from("mail"), by: None, word: decided }],

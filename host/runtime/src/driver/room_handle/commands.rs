@@ -62,7 +62,7 @@ impl RoomHandle {
 
     /// Decides about a call that waits for an approval, instead of the approver.
     pub fn decide(&self, call: CallId, approval: Approval) {
-        self.control(ControlCommand::Decide { call, approval });
+        self.control(ControlCommand::Decide { call, approval, arguments_sha256: None });
     }
 
     /// Answers a question that waits for its user, instead of the channel.

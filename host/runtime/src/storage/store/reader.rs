@@ -21,10 +21,10 @@ pub use self::totals::RunTotals;
 
 #[cfg(feature = "postgres")]
 use super::overlays;
-use super::rows::{DamagedRow, RoomRow, RunRow, WaitRow};
+use super::rows::{DamagedRow, QuestionRow, RoomRow, RunRow, WaitRow};
 use super::sql::{Sql, SqlResult};
 use super::writer::StoreCheck;
-use super::{Mail, StoreAddress, StoreError, lock, reached, read, schema, wal};
+use super::{ControlMessage, Mail, StoreAddress, StoreError, lock, reached, read, schema, wal};
 
 /// A filter for runs; fields that are `None` match every run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -278,6 +278,28 @@ impl StoreReader {
     /// Does the same, and returns the rows of pending work that cannot be read beside the others.
     pub fn approval_list(&self, run: Option<&RoomId>) -> Result<WithDamaged<WaitRow>, StoreError> {
         self.of(lists::approvals(self, run))
+    }
+
+    /// Returns what one run's rooms, or all rooms, ask people: approvals, limit increases and
+    /// questions of tasks to their user. The oldest come first, each with a decision that is on its
+    /// way; rows that cannot be read are beside them.
+    ///
+    /// A conversation that waits for its next message asks a question, too.
+    pub fn questions(&self, run: Option<&RoomId>) -> Result<WithDamaged<QuestionRow>, StoreError> {
+        let (mut rows, damaged) = self.of(lists::questions(self, run, WaitRow::asks_person))?;
+        if !rows.is_empty() {
+            // Unreadable mail is reported by the process that takes it out.
+            let decisions = self.mail().decisions().unwrap_or_default();
+            rows.iter_mut().filter_map(|row| row.question.as_mut()).for_each(|question| {
+                let is_about = |mail: &&ControlMessage| {
+                    mail.room == question.room && mail.word.settles() == Some(question.call)
+                };
+                if let Some(mail) = decisions.iter().find(is_about) {
+                    question.mark_on_its_way(&mail.id, &mail.word);
+                }
+            });
+        }
+        Ok((rows, damaged))
     }
 
     /// Returns at most `most` lines of an audit chain, from `first` on.

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use conclave_core::inspect::room_row::RoomRowFold;
+use conclave_core::inspect::questions::{Question, QuestionFold};
 use conclave_core::journal::pending_work::{PendingWork, WaitKey};
 use conclave_core::types::ids::{ControlId, Millis, RoomId, TimerId};
 use conclave_core::types::outcome::Status;
 use conclave_core::types::usage::Spent;
 
 use super::{AuditRow, RunFilter, RunMatch, StoreReader, WithDamaged};
-use crate::storage::store::rows::{DamagedRow, RoomRow, RunRow, RunState, WaitRow};
+use crate::storage::store::rows::{DamagedRow, QuestionRow, RoomRow, RunRow, RunState, WaitRow};
 use crate::storage::store::sql::{
     EngineKind, Sql, SqlError, SqlErrorKind, SqlResult, SqlRow, Value,
 };
@@ -371,26 +371,38 @@ fn wait(row: &SqlRow<'_>, live: Option<i64>) -> SqlResult<WaitRow> {
     })
 }
 
-/// Returns the waits for an approver, each with the request that the records of its room lead to,
-/// and the rows that cannot be read. A request stays out if this host cannot fold the records, or
-/// if they ask for no approval.
+/// Returns the waits for people that `is_asked` selects, each with the question that the records of
+/// its room lead to, and the rows that cannot be read.
+pub(super) fn questions(
+    reader: &StoreReader,
+    run: Option<&RoomId>,
+    is_asked: fn(&WaitRow) -> bool,
+) -> SqlResult<WithDamaged<QuestionRow>> {
+    let (waits, damaged) = readable_waits(reader, run)?;
+    let mut folds: BTreeMap<RoomId, Option<QuestionFold>> = BTreeMap::new();
+    let with_question = |wait: WaitRow| {
+        if !folds.contains_key(&wait.room) {
+            folds.insert(wait.room.clone(), read::fold(&*reader.tables, wait.room.as_str()).ok());
+        }
+        let fold = folds.get(&wait.room).and_then(Option::as_ref);
+        let question = wait.wait.key.call().zip(fold).and_then(|(call, fold)| fold.of_call(call));
+        let question = question.filter(|question| question.is_open()).cloned();
+        QuestionRow { wait, question }
+    };
+    Ok((waits.into_iter().filter(is_asked).map(with_question).collect(), damaged))
+}
+
+/// Returns the waits for an approver, each with its request, and the rows that cannot be read.
 pub(super) fn approvals(
     reader: &StoreReader,
     run: Option<&RoomId>,
 ) -> SqlResult<WithDamaged<WaitRow>> {
-    let (mut waits, damaged) = readable_waits(reader, run)?;
-    waits.retain(|row| row.wait.asks_approval());
-    let mut folds: BTreeMap<RoomId, Option<RoomRowFold>> = BTreeMap::new();
-    for row in &mut waits {
-        if !folds.contains_key(&row.room) {
-            folds.insert(row.room.clone(), read::fold(&*reader.tables, row.room.as_str()).ok());
-        }
-        let fold = folds.get(&row.room).and_then(Option::as_ref);
-        let request =
-            row.wait.key.call().zip(fold).and_then(|(call, fold)| fold.open_approval(call));
-        row.wait.request = request.cloned().map(Box::new);
-    }
-    Ok((waits, damaged))
+    let (rows, damaged) = questions(reader, run, |row| row.wait.asks_approval())?;
+    let with_request = |QuestionRow { mut wait, question }: QuestionRow| {
+        wait.wait.request = question.and_then(Question::into_request);
+        wait
+    };
+    Ok((rows.into_iter().map(with_request).collect(), damaged))
 }
 
 pub(super) fn audit(
