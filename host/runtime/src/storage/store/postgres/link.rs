@@ -1,5 +1,5 @@
-//! A connection to the database, which the thread of its caller drives while it waits for an answer:
-//! a change of thread would take as long as a statement. Callers may be inside an executor.
+//! A connection to the database. The thread of its caller drives it while it waits for an answer: a
+//! change of thread would take as long as a statement. Callers may be inside an executor.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

@@ -243,7 +243,7 @@ fn an_attachment_is_spared_while_its_host_may_refer_to_it() {
     assert_eq!(collect(&mut two).blobs, 1);
 }
 
-/// A plugin may write a file again and again. What it wrote before must not stay until its host ends.
+/// A plugin may write a file again and again. Earlier contents must not stay until its host ends.
 #[test]
 fn a_content_of_an_overlay_is_spared_as_long_as_a_change_names_it() {
     let Some(database) = TestDatabase::new() else { return };
