@@ -16,6 +16,7 @@ mod events;
 mod http;
 mod operator;
 mod people;
+mod runs;
 mod sessions;
 mod tokens;
 
@@ -25,4 +26,5 @@ pub use error::ServerError;
 pub use http::Server;
 pub use operator::Operator;
 pub use people::People;
+pub use runs::API_RUN;
 pub use tokens::{NewToken, PersonToken, TokenFile};
