@@ -160,8 +160,10 @@ impl Server {
     pub(crate) async fn question_view(&self, session: &Session) -> Result<Vec<Value>, Failure> {
         session.may(Action::List, None)?;
         let read = self.read(|reader, config| {
+            // The list of approvals has their requests, too.
             let mut waits = reader.waits(None)?;
-            waits.retain(|row| row.wait.asks_approval() || row.wait.kind == "user");
+            waits.retain(|row| row.wait.kind == "user");
+            waits.extend(reader.approvals(None)?);
             waits.sort_by_key(|row| row.since);
             let mut runs: BTreeMap<RoomId, Option<RunRow>> = BTreeMap::new();
             let mut all = Vec::new();
