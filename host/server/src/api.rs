@@ -1,17 +1,21 @@
-//! API v1: the runs of the server's config, read from the store. A handler asks the store for what
-//! the person may read; it decides nothing. Refusals are problem documents (RFC 9457).
+//! API v1: the runs of the server's config. A handler asks the store for what the person may read, or
+//! calls the function of the library that the command line calls too; it decides nothing. Refusals
+//! are problem documents (RFC 9457).
 
+pub(crate) mod acting;
 mod events;
 mod metrics;
 pub(crate) mod openapi;
+pub(crate) mod views;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Extension, Json, Router};
 use conclave_core::journal::pending_work::WaitKey;
 use conclave_core::policy::roles::{Action, RoleRefusal};
@@ -30,14 +34,30 @@ use events::run_events;
 pub(crate) const API: &str = "/api/v1";
 /// Runs on a page of the list, if the request does not say how many, and at most.
 const PAGE: (usize, usize) = (50, 500);
+/// The time in which the first record of a run is durable.
+const STORED_WITHIN: Duration = Duration::from_secs(10);
+/// The interval between two looks whether it is.
+const STORED_LOOK: Duration = Duration::from_millis(10);
 
 /// The routes below [`API`], each with the methods of its handlers.
 pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Server>)> {
     vec![
         ("/openapi.json", get(document)),
-        ("/runs", get(list)),
+        ("/runs", get(list).post(acting::start)),
         ("/runs/{run}", get(read)),
         ("/runs/{run}/events", get(follow)),
+        ("/runs/{run}/messages", post(acting::message)),
+        ("/runs/{run}/stop", post(acting::stop)),
+        ("/runs/{run}/pause", post(acting::pause)),
+        ("/runs/{run}/resume", post(acting::resume)),
+        ("/runs/{run}/questions/{id}", post(acting::settle)),
+        ("/runs/{run}/changes", get(views::changes).post(acting::decide_changes)),
+        ("/runs/{run}/tasks", get(views::tasks)),
+        ("/runs/{run}/timeline", get(views::timeline)),
+        ("/runs/{run}/audit", get(views::audit)),
+        ("/runs/{run}/budget", get(views::budget)),
+        ("/runs/{run}/why/{call}", get(views::why)),
+        ("/questions", get(views::questions)),
     ]
 }
 
@@ -75,8 +95,10 @@ impl IntoResponse for Problem {
             "code": body["error"],
             "detail": body["message"],
         });
-        if let Some(allowed) = body.get("allowed") {
-            document["allowed"] = allowed.clone();
+        for more in ["allowed", "files"] {
+            if let Some(value) = body.get(more) {
+                document[more] = value.clone();
+            }
         }
         (status, [(CONTENT_TYPE, "application/problem+json")], document.to_string()).into_response()
     }
@@ -120,7 +142,7 @@ impl RunQuery {
     }
 }
 
-fn bad_arguments(what: &str) -> Failure {
+pub(crate) fn bad_arguments(what: &str) -> Failure {
     Failure::new(StatusCode::BAD_REQUEST, "bad_arguments", what)
 }
 
@@ -214,7 +236,7 @@ impl From<ReadFailed> for Failure {
 
 impl Server {
     /// Reads from the store, away from the loops of rooms. The config is that of the server.
-    async fn read<T: Send + 'static>(
+    pub(crate) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&StoreReader, &std::path::Path) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Failure> {
@@ -222,8 +244,28 @@ impl Server {
         Ok(self.readers().read(move |reader| read(reader, &config)).await?)
     }
 
+    /// Waits until the store shows a run that has begun, so that whoever is told of it finds it.
+    pub(crate) async fn until_stored(&self, run: &RoomId) -> Result<RunRow, Failure> {
+        let began = Instant::now();
+        loop {
+            let id = run.clone();
+            if let Some(row) = self.read(move |reader, _| reader.run(&id)).await? {
+                return Ok(row);
+            }
+            if began.elapsed() >= STORED_WITHIN {
+                return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "failed", FAILED));
+            }
+            tokio::time::sleep(STORED_LOOK).await;
+        }
+    }
+
     /// The run of a path, if it is one of this config and the person may do that to it.
-    async fn run(&self, session: &Session, action: Action, run: &str) -> Result<RunRow, Failure> {
+    pub(crate) async fn run(
+        &self,
+        session: &Session,
+        action: Action,
+        run: &str,
+    ) -> Result<RunRow, Failure> {
         let id = RoomId::from(run);
         let row = self.read(move |reader, _| reader.run(&id)).await?;
         let row = row.filter(|row| row.config.as_deref() == Some(self.conversations().config()));
@@ -234,12 +276,12 @@ impl Server {
     }
 }
 
-fn owner(row: &RunRow) -> Principal {
+pub(crate) fn owner(row: &RunRow) -> Principal {
     Principal(Arc::from(row.principal.as_str()))
 }
 
 /// A run without the paths of this machine.
-fn run_value(row: &RunRow) -> Value {
+pub(crate) fn run_value(row: &RunRow) -> Value {
     let mut value = json!(row);
     value["state"] = row.state.word().into();
     if let Value::Object(fields) = &mut value {

@@ -223,6 +223,12 @@ impl Failure {
         Self { status, body: json!({ "error": code, "message": message.into() }) }
     }
 
+    /// The failure with more about it for programs.
+    pub(crate) fn with(mut self, field: &str, value: Value) -> Self {
+        self.body[field] = value;
+        self
+    }
+
     /// The answer to a request for what is not there.
     pub(crate) fn missing() -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", "this server has no such address")
@@ -283,7 +289,7 @@ async fn asset((kind, text): (&'static str, &'static str)) -> Response {
 }
 
 /// Reads a JSON body of limited size, within a limited time.
-async fn body<T: DeserializeOwned>(request: Request) -> Result<T, Failure> {
+pub(crate) async fn body<T: DeserializeOwned>(request: Request) -> Result<T, Failure> {
     let read = tokio::time::timeout(BODY_TIME, Json::<T>::from_request(request, &()));
     match read.await {
         Ok(Ok(Json(body))) => Ok(body),
@@ -334,6 +340,7 @@ async fn begin(
 ) -> Result<Response, Failure> {
     session.may(Action::Start, None)?;
     let conversation = server.0.conversations.begin(session.identity.principal.clone()).await?;
+    server.until_stored(conversation.room()).await?;
     Ok((StatusCode::CREATED, Json(conversation.row())).into_response())
 }
 

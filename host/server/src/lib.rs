@@ -18,6 +18,7 @@ mod http;
 mod operator;
 mod people;
 mod readers;
+mod runs;
 mod sessions;
 mod tls;
 mod tokens;
@@ -28,5 +29,7 @@ pub use error::ServerError;
 pub use http::Server;
 pub use operator::Operator;
 pub use people::People;
+
+pub use runs::API_RUN;
 pub use tls::{ServerTls, TlsError};
 pub use tokens::{NewToken, PersonToken, TokenFile};

@@ -1,6 +1,7 @@
 //! `conclave serve`: the real program over HTTP on loopback. Conversations and restarts, the channel
 //! settings of a config, and the attacks on a local server that browsers can reach.
 
+mod acting;
 mod api;
 mod attacks;
 mod channels;

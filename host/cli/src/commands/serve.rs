@@ -16,8 +16,8 @@ use conclave_runtime::clock::{Clock, SystemClock};
 use conclave_runtime::store::{RunFilter, RunRow, StoreAddress, StoreReader};
 use conclave_runtime::subscribe::Subscriber;
 use conclave_server::{
-    Access, Address, Conversations, Encryption, Operator, People, RoomParts, Server, ServerError,
-    ServerTls, TokenFile,
+    API_RUN, Access, Address, Conversations, Encryption, Operator, People, RoomParts, Server,
+    ServerError, ServerTls, TokenFile,
 };
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -40,7 +40,7 @@ use crate::state::store_address::with_named_store;
 use crate::state::stores::room_folder;
 use crate::ui::interrupt::{Interrupts, terminated};
 use crate::ui::screen::{Screen, Verbosity};
-use crate::ui::show::run_state::SERVED;
+use crate::ui::show::run_state::{SERVED, is_of_server};
 use crate::ui::show::trace::ServedTrace;
 use crate::ui::show::{FAINT, ODD, head, paint, plural, show_path};
 use crate::ui::stdout;
@@ -111,7 +111,8 @@ pub(crate) async fn serve(
         journals: storage.journals(),
         subscribers,
         operator: Arc::clone(&operator),
-        store: reader.address().clone(),
+        run_journals: storage.of_command(API_RUN).journals(),
+        store: store.clone(),
         config: std::path::absolute(&args.file).unwrap_or_else(|_| args.file.clone()),
     });
     // With people, each of them begins conversations of their own.
@@ -158,9 +159,9 @@ pub(crate) async fn serve(
 /// them open.
 fn changes_of_conversations(reader: &StoreReader, name: &str) -> Vec<String> {
     let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
-    let of_run = |run: RoomId| changes_line(&run, reader.pending_changes(&run));
-    let runs = runs.into_iter().map(|row| row.run);
-    runs.filter(|run| is_served(run, name)).filter_map(of_run).collect()
+    let of_run = |row: RunRow| changes_line(&row.run, reader.pending_changes(&row.run));
+    let is_here = |row: &RunRow| row.command == API_RUN || is_served(&row.run, name);
+    runs.into_iter().filter(is_here).filter_map(of_run).collect()
 }
 
 /// Whether the run is a conversation of the server with this name.
@@ -321,13 +322,14 @@ fn storage(
     RunStorage::open(&keep, RunCommand::new(SERVED, file, config, locked))
 }
 
-/// Checks that the rooms of the store are conversations of this config; in a database, which others
-/// share, those of this server.
+/// Checks that the rooms of the store are conversations of this config, and runs that people started
+/// at its server; in a database, which others share, those conversations that have its name.
 fn check_owner(reader: &StoreReader, name: &str, file: &Path) -> Result<(), CliError> {
     let rows = reader.runs(&RunFilter::default())?;
     let config = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let is_shared = reader.folder().is_none();
-    let is_other = |row: &&RunRow| row.command != SERVED || row.config.as_ref() != Some(&config);
+    let is_other =
+        |row: &&RunRow| !is_of_server(&row.command) || row.config.as_ref() != Some(&config);
     let other = rows.iter().filter(|row| !is_shared || is_served(&row.run, name)).find(is_other);
     let Some(row) = other else { return Ok(()) };
     let of = row.config.as_deref().map_or_else(|| "no config".to_owned(), show_path);
@@ -350,6 +352,12 @@ impl From<ServerError> for CliError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ui::show::run_state;
+
+    #[test]
+    fn the_command_of_a_servers_runs_is_one_word_everywhere() {
+        assert_eq!(API_RUN, run_state::API_RUN);
+    }
 
     fn served_channel(text: &str, channel: Option<&str>) -> Result<String, String> {
         let config = format!(

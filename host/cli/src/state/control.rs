@@ -120,7 +120,21 @@ impl From<SteeringError> for CliError {
 
 #[cfg(test)]
 mod tests {
+    use conclave_runtime::store::StoreError;
+
     use super::*;
+
+    #[test]
+    fn a_lost_answer_of_the_store_is_no_promise_that_nothing_happens() {
+        let store = || std::path::Path::new("/nowhere").into();
+        let lost = || StoreError::Unreachable { store: store(), what: "it is gone".to_owned() };
+        let error = SteeringError::Unconfirmed { run: "3f2a91c0".into(), error: lost() };
+        let (what, hint) = CliError::from(error).into_texts();
+        assert_eq!(what, CliError::from(lost()).into_texts().0);
+        let hint = hint.expect("it says what may happen");
+        assert!(hint.contains("may still take effect"), "{hint}");
+        assert!(hint.contains("conclave show 3f2a91c0"), "{hint}");
+    }
 
     #[test]
     fn an_empty_or_oversized_message_is_refused() {

@@ -130,6 +130,18 @@ impl RunStorage {
         self
     }
 
+    /// The same place for runs of another command, whose approvals and questions wait.
+    #[cfg(feature = "serve")]
+    pub(crate) fn of_command(&self, command: &str) -> Self {
+        let mut storage = self.clone();
+        if let JournalPlace::Store { about, .. } = &mut storage.0 {
+            about.command = command.to_owned();
+            about.approvals = word_of(Some(Approvals::Wait));
+            about.questions = word_of(Some(Questions::Wait));
+        }
+        storage
+    }
+
     /// The journals for the run's options.
     pub(crate) fn journals(&self) -> Arc<dyn Journals> {
         match &self.0 {

@@ -20,7 +20,9 @@ use conclave_core::types::outcome::Status;
 
 use crate::storage::store::{RunRow, StoreError, StoreReader};
 
-pub use decisions::{DecisionPlace, PendingCall, RecordedDecision, decision_word, word_of};
+pub use decisions::{
+    DecisionPlace, PendingCall, RecordedDecision, decision_word, recorded, word_of,
+};
 pub use delivery::{Delivery, repeated, send, until};
 pub use pausing::{Paused, Unpaused, pause, pause_reason, unpause};
 pub use stopping::{Stopped, stop};

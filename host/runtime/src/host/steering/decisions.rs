@@ -186,7 +186,10 @@ impl PendingCall {
 }
 
 /// Returns the recorded decision about a call.
-fn recorded(
+///
+/// # Errors
+/// If the records cannot be read.
+pub fn recorded(
     reader: &StoreReader,
     (room, call): (&RoomId, CallId),
 ) -> Result<Option<RecordedDecision>, StoreError> {
