@@ -79,7 +79,7 @@ struct PendingApproval {
 impl PendingApproval {
     fn find(id: &str, store: Option<&StoreAddress>) -> Result<Self, CliError> {
         let waiting = PendingCall::find(id, store, &APPROVALS)?;
-        let is_top_up = waiting.row.wait.kind == TOP_UP;
+        let is_top_up = waiting.pending.row.wait.kind == TOP_UP;
         // The records are what runs; the row only says where the call is.
         let mut fold = RoomRowFold::default();
         fold.extend(waiting.records()?);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::protocol::event::Event;
 use crate::types::approval::{Approval, ApprovalAuthor};
-use crate::types::ids::{CallId, TaskName};
+use crate::types::ids::{CallId, ControlId, Principal, TaskName};
 use crate::types::request::{RequestId, RoomRequest};
 
 /// The reason of a pause by which a host gives its run to another one. The next host lifts it, and a
@@ -49,6 +49,29 @@ pub enum ControlCommand {
     },
     /// Any other request to a room, without a reply.
     Ask { what: Box<RoomRequest> },
+}
+
+/// A command of another process, with the id under which it takes effect once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SentCommand {
+    pub id: ControlId,
+    /// The person at a server who sent it; `None` for a command of a terminal.
+    pub by: Option<Principal>,
+    pub word: ControlCommand,
+}
+
+impl SentCommand {
+    /// The event that a room records of it.
+    #[must_use]
+    pub fn into_event(self) -> Event {
+        let Self { id, by, word } = self;
+        let at = by.as_ref().map_or_else(
+            || "another terminal".to_owned(),
+            |Principal(name)| format!("the server ({name})"),
+        );
+        let message = Box::new(word.into_event(ApprovalAuthor::Person { at }));
+        Event::ControlReceived { id, by, message }
+    }
 }
 
 impl ControlCommand {

@@ -66,7 +66,7 @@ fn finish() -> Action {
 }
 
 fn control(id: &str, message: Event) -> Event {
-    Event::ControlReceived { id: ControlId::from(id), message: Box::new(message) }
+    Event::ControlReceived { id: ControlId::from(id), by: None, message: Box::new(message) }
 }
 
 /// The effects that have begun since the last call, by kind.

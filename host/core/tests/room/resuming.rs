@@ -611,7 +611,7 @@ fn an_exchanged_component_fails_only_before_its_first_good_answer() {
     let failed = || step(Err(fault.clone()));
     let control = |event| {
         let id = ControlId::from("c");
-        Event::ControlReceived { id, message: Box::new(event) }
+        Event::ControlReceived { id, by: None, message: Box::new(event) }
     };
     let fails = |room: &Room, events: &[Event]| {
         room.failed_exchange(events).map(|(plugin, fault)| (plugin.to_string(), fault.clone()))
