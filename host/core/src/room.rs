@@ -78,6 +78,7 @@ use crate::types::tool::CallableTool;
 use crate::types::usage::{Spent, UsedByPlugin};
 use crate::types::view::{AgentView, ConversationView};
 
+pub(crate) use confirming::askers;
 pub use lifecycle::RoomStatus;
 pub use models::MissingModel;
 pub use state::invariant::{Invariant, InvariantViolation};

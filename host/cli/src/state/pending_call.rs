@@ -4,11 +4,10 @@
 
 use std::time::Duration;
 
-use conclave_core::journal::pending_work::WaitKey;
 use conclave_core::protocol::event::Record;
 use conclave_core::types::approval::parse_approval_id;
 use conclave_core::types::ids::{CallId, RoomId};
-use conclave_runtime::steering::{self, DecisionPlace, RecordedDecision, SteeringError, word_of};
+use conclave_runtime::steering::{self, DecisionPlace, SteeringError, word_of};
 use conclave_runtime::store::{ControlCommand, ControlMessage, StoreAddress, WaitRow};
 use serde_json::json;
 
@@ -16,6 +15,7 @@ use crate::args::OutputArgs;
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::stored_run::StoredRun;
+use crate::ui::show::amounts::{ago, now};
 use crate::ui::show::run_state::{continued_by, state_of_pending};
 use crate::ui::show::{NAME, paint};
 use crate::ui::stdout;
@@ -142,9 +142,9 @@ fn not_an_id(text: &str) -> CliError {
 
 /// The error of a call that was not settled, in the words of its kind.
 fn not_settled(error: SteeringError, kind: &PendingKind, of: &StoredRun) -> CliError {
-    let what = kind.json;
+    let (what, code) = (kind.json, error.code());
     let show = || format!("`conclave show {}` shows the state of the run", of.run());
-    match error {
+    let refusal = match error {
         SteeringError::NotPending { ref others, .. } => {
             let hint = match others.as_slice() {
                 [] => kind.listed_by.to_owned(),
@@ -152,22 +152,25 @@ fn not_settled(error: SteeringError, kind: &PendingKind, of: &StoredRun) -> CliE
             };
             CliError::usage(error.to_string()).hint(hint)
         }
-        SteeringError::DecisionOnItsWay { id, word } => {
-            let text = format!("{id} was already {word}; the run has not received that {what} yet");
+        SteeringError::DecisionOnItsWay { id, word, by } => {
+            let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
+            let text =
+                format!("{id} was already {word}{by}; the run has not received that {what} yet");
             CliError::usage(text).hint(format!("--instead replaces that {what}"))
         }
-        SteeringError::AlreadyDecided { id, decision } => {
-            let text = match decision {
-                Some(RecordedDecision { word, author, .. }) => {
-                    format!("{id} was already {word} by {author}; this {what} has no effect")
-                }
-                None => format!("{id} is not pending any more; this {what} has no effect"),
-            };
-            CliError::usage(text).hint(show())
+        SteeringError::AlreadyDecided { ref decision, .. } => {
+            let when = decision.as_ref().and_then(|decision| decision.at);
+            let when = when.map(|at| format!(" ({})", ago(at, now()))).unwrap_or_default();
+            CliError::usage(format!("{error}{when}; this {what} has no effect")).hint(show())
         }
         SteeringError::DecisionReceived { .. } => CliError::usage(error.to_string()).hint(show()),
-        error => error.into(),
-    }
+        SteeringError::Rejected { .. } => {
+            let hint = "the call is still pending; review it again, then decide";
+            CliError::usage(error.to_string()).hint(hint)
+        }
+        error => return error.into(),
+    };
+    refusal.with_code(code)
 }
 
 #[cfg(test)]

@@ -9,11 +9,11 @@ use serde::Serialize;
 use crate::inspect::permission_summary::rights_of;
 use crate::journal::ownership::OneHistory;
 use crate::policy::roles::{Action, Role};
-use crate::protocol::control::ControlCommand;
+use crate::protocol::control::{ControlCommand, SentCommand};
 use crate::protocol::effect::Effect;
 use crate::protocol::event::{Event, Record};
 use crate::protocol::notice::Notice;
-use crate::room::Room;
+use crate::room::{Room, askers};
 use crate::setup::Setup;
 use crate::types::approval::{
     Approval, ApprovalAuthor, ApprovalRequest, Asker, DecisionFault, approval_id, arguments_sha256,
@@ -88,7 +88,7 @@ pub enum QuestionState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Settlement {
     pub decision: DecisionWord,
-    /// Who decided, for display; `None` while the decision is on its way.
+    /// Who decided, for display; `None` while the decision of a terminal is on its way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// When the run received it; `None` while it is on its way.
@@ -155,6 +155,15 @@ impl Question {
         }
     }
 
+    /// The decision or answer that the run has; `None` if it has none.
+    #[must_use]
+    pub fn settlement(&self) -> Option<&Settlement> {
+        match &self.state {
+            QuestionState::Settled { settlement } => Some(settlement),
+            _ => None,
+        }
+    }
+
     /// The request to the approver; `None` for a question of a task to its user.
     #[must_use]
     pub fn into_request(self) -> Option<Box<ApprovalRequest>> {
@@ -171,10 +180,10 @@ impl Question {
     }
 
     /// Marks that this command about the call waits in the mail of the run.
-    pub fn mark_on_its_way(&mut self, message: &ControlId, command: &ControlCommand) {
-        if let (true, Some(decision)) = (self.is_open(), DecisionWord::of_command(command)) {
-            let message = Some(message.clone());
-            let settlement = Settlement { decision, by: None, at: None, message };
+    pub fn mark_on_its_way(&mut self, SentCommand { id, by, word }: SentCommand) {
+        if let (true, Some(decision)) = (self.is_open(), DecisionWord::of_command(&word)) {
+            let by = by.map(|by| format!("a person at the server ({})", by.0));
+            let settlement = Settlement { decision, by, at: None, message: Some(id) };
             self.state = QuestionState::OnItsWay { settlement };
         }
     }
@@ -240,6 +249,7 @@ impl QuestionFold {
             Event::UserAnswered { call, .. } if self.room.is_in_flight(*call) => Some(*call),
             _ => None,
         };
+        let sender = record.event.sender().map(|by| format!("a person at the server ({})", by.0));
         self.room.handle(record.event, record.at);
         let settled = |decision, by: String| {
             let settlement = Settlement {
@@ -251,7 +261,8 @@ impl QuestionFold {
             QuestionState::Settled { settlement }
         };
         if let Some(call) = answered {
-            self.set(call, settled(DecisionWord::Answered, "its user".to_owned()));
+            let by = sender.unwrap_or_else(|| "its user".to_owned());
+            self.set(call, settled(DecisionWord::Answered, by));
         }
         while let Some(notice) = self.room.poll_notice() {
             match notice {
@@ -264,6 +275,11 @@ impl QuestionFold {
                     let word =
                         if more.is_some() { DecisionWord::Approved } else { DecisionWord::Refused };
                     self.set(call, settled(word, author.to_string()));
+                }
+                // An amount that does not fit is no decision.
+                Notice::TopUpAsked { top_up, .. } => {
+                    let fault = top_up.problem.map(|problem| DecisionFault::Invalid { problem });
+                    self.faults.extend(message.clone().zip(fault));
                 }
                 Notice::DecisionRejected { fault, .. } => {
                     self.faults.extend(message.clone().map(|message| (message, fault)));
@@ -298,7 +314,7 @@ impl QuestionFold {
             let question = Question {
                 id: approval_id(&room, call),
                 run: room.run(),
-                chain: self.room.askers(call),
+                chain: askers(&self.room, call),
                 may_answer: Role::that_may(kind.action()),
                 state: QuestionState::Open,
                 since: at,

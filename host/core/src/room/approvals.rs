@@ -110,6 +110,22 @@ pub(super) fn ask_approver(
     }
 }
 
+/// The arguments of a call, or of a limit increase, that waits for a decision.
+fn arguments_to_decide(
+    frames: &mut Frames,
+    cx: &mut RoomContext,
+    call: CallId,
+) -> Option<Arc<Value>> {
+    match cx.calls.get(&call)? {
+        Purpose::Approval { frame, slot } => {
+            let (frame, slot) = (*frame, *slot);
+            Some(Arc::clone(&frames.slot_mut(cx, frame, slot)?.now.arguments))
+        }
+        Purpose::TopUp { top_up } => Some(Arc::new(top_up.as_approval().arguments)),
+        _ => None,
+    }
+}
+
 impl Room {
     pub(super) fn decided(
         &mut self,
@@ -117,7 +133,7 @@ impl Room {
         ApprovalAnswer { approval, author }: ApprovalAnswer,
         arguments_sha256: Option<&str>,
     ) {
-        if let Some(arguments) = self.arguments_to_decide(call)
+        if let Some(arguments) = arguments_to_decide(&mut self.frames, &mut self.cx, call)
             && let Err(fault) = DecisionFault::check(arguments_sha256, &arguments)
         {
             // What was approved is what runs. The call waits for a decision about its arguments.
@@ -154,19 +170,6 @@ impl Room {
                 let error = ToolError::InvalidArguments { message: message.clone() };
                 rounds.refuse_slot(id, slot, &message, error.to_text(&name));
             }
-        }
-    }
-
-    /// The arguments of a call, or of a limit increase, that waits for a decision.
-    fn arguments_to_decide(&mut self, call: CallId) -> Option<Arc<Value>> {
-        match self.cx.calls.get(&call)? {
-            Purpose::Approval { frame, slot } => {
-                let (frame, slot) = (*frame, *slot);
-                let waiting = self.frames.slot_mut(&mut self.cx, frame, slot)?;
-                Some(Arc::clone(&waiting.now.arguments))
-            }
-            Purpose::TopUp { top_up } => Some(Arc::new(top_up.as_approval().arguments)),
-            _ => None,
         }
     }
 

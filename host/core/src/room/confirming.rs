@@ -181,27 +181,25 @@ pub(super) fn delegators(frames: &Frames, cx: &RoomContext, id: FrameId) -> Vec<
     delegators
 }
 
-impl Room {
-    /// Who asks a person through whom by this call: the tasks from the run's own to the one that
-    /// asks. Empty if the call waits for no person.
-    pub(crate) fn askers(&self, call: CallId) -> Vec<Asker> {
-        let (frames, cx) = (&self.frames, &self.cx);
-        let (mut chain, last) = match cx.calls.get(&call) {
-            Some(Purpose::Approval { frame, .. } | Purpose::User { frame }) => {
-                let last = frames.task_of(cx, *frame);
-                let last = last.map(|(frame, task)| (frame.task.clone(), task.agent.clone()));
-                (delegators(frames, cx, *frame), last)
-            }
-            Some(Purpose::TopUp { top_up }) => {
-                let task = cx.setup.tasks.get(&top_up.task);
-                let last = task.map(|task| (top_up.task.clone(), task.agent.clone()));
-                (cx.opening.delegators.clone(), last)
-            }
-            _ => return Vec::new(),
-        };
-        let above = chain.drain(..).map(|Delegator { task, plugin, .. }| (task, plugin));
-        above.chain(last).map(|(task, agent)| Asker { task, agent }).collect()
-    }
+/// Who asks a person through whom by this call: the tasks from the run's own to the one that asks.
+/// Empty if the call waits for no person.
+pub(crate) fn askers(room: &Room, call: CallId) -> Vec<Asker> {
+    let (frames, cx) = (&room.frames, &room.cx);
+    let (mut chain, last) = match cx.calls.get(&call) {
+        Some(Purpose::Approval { frame, .. } | Purpose::User { frame }) => {
+            let last = frames.task_of(cx, *frame);
+            let last = last.map(|(frame, task)| (frame.task.clone(), task.agent.clone()));
+            (delegators(frames, cx, *frame), last)
+        }
+        Some(Purpose::TopUp { top_up }) => {
+            let task = cx.setup.tasks.get(&top_up.task);
+            let last = task.map(|task| (top_up.task.clone(), task.agent.clone()));
+            (cx.opening.delegators.clone(), last)
+        }
+        _ => return Vec::new(),
+    };
+    let above = chain.drain(..).map(|Delegator { task, plugin, .. }| (task, plugin));
+    above.chain(last).map(|(task, agent)| Asker { task, agent }).collect()
 }
 
 fn about_risk(frames: &Frames, act: &RequestedAct<'_>) -> PluginQuery {

@@ -248,6 +248,12 @@ pub enum DecisionFault {
         /// The SHA-256 of the arguments of the call.
         current: String,
     },
+    /// The decision is none, such as an amount that is no number.
+    #[error("{problem}")]
+    Invalid {
+        /// The reason.
+        problem: String,
+    },
 }
 
 impl DecisionFault {
@@ -270,6 +276,7 @@ impl DecisionFault {
     pub fn code(&self) -> &'static str {
         match self {
             Self::OtherArguments { .. } => "other_arguments",
+            Self::Invalid { .. } => "invalid_decision",
         }
     }
 }

@@ -3,7 +3,7 @@
 use conclave_core::inspect::questions::{DecisionWord, Question, QuestionFold, QuestionKind};
 use conclave_core::inspect::questions::{QuestionState, Settlement};
 use conclave_core::policy::roles::Role;
-use conclave_core::protocol::control::ControlCommand;
+use conclave_core::protocol::control::{ControlCommand, SentCommand};
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
@@ -78,11 +78,7 @@ fn question(recorded: &Recorded) -> Question {
 fn decide(message: &str, call: CallId, approval: Approval, about: Option<&Value>) -> Event {
     let arguments_sha256 = about.map(arguments_sha256);
     let command = ControlCommand::Decide { call, approval, arguments_sha256 };
-    let author = ApprovalAuthor::Person { at: "another terminal".to_owned() };
-    let carried = Box::new(command.into_event(author));
-    let mut event = json!({ "event": "control-received", "id": message, "message": null });
-    event["message"] = serde_json::to_value(carried).expect("it is written");
-    serde_json::from_value(event).expect("an event")
+    SentCommand { id: ControlId::from(message), by: None, word: command }.into_event()
 }
 
 fn tool_arguments(effects: &[Effect]) -> Option<Value> {
@@ -123,15 +119,16 @@ fn a_question_of_a_task_to_its_user_is_one_for_the_person_who_started_the_run() 
     delegate(&mut recorded);
     let content = Some("Which drawer?".to_owned());
     step(&mut recorded, Action::Reply(Reply { content, ..Reply::default() }));
-    let asked = question(&recorded);
-    let QuestionKind::Ask { question: text, .. } = &asked.kind else { panic!("{asked:?}") };
-    assert_eq!((text.as_str(), asked.subject()), ("Which drawer?", None));
-    assert_eq!(chain(&asked), [("desk", "desk"), ("other", "other")]);
-    assert_eq!(asked.may_answer, [Role::User, Role::Operator, Role::Admin]);
+    let ask = question(&recorded);
+    let QuestionKind::Ask { question: text, .. } = &ask.kind else { panic!("{ask:?}") };
+    assert_eq!((text.as_str(), ask.subject()), ("Which drawer?", None));
+    assert_eq!(chain(&ask), [("desk", "desk"), ("other", "other")]);
+    assert_eq!(ask.may_answer, [Role::User, Role::Operator, Role::Admin]);
 
-    let command = ControlCommand::Answer { call: asked.call, text: "the top one".to_owned() };
-    let mut sent = asked.clone();
-    sent.mark_on_its_way(&ControlId::from("m1"), &command);
+    let command = ControlCommand::Answer { call: ask.call, text: "the top one".to_owned() };
+    let mut sent = ask.clone();
+    let id = ControlId::from("m1");
+    sent.mark_on_its_way(SentCommand { id, by: None, word: command.clone() });
     let QuestionState::OnItsWay { settlement } = &sent.state else { panic!("{sent:?}") };
     assert_eq!((settlement.decision, &settlement.by), (DecisionWord::Answered, &None));
 
@@ -172,8 +169,8 @@ fn a_limit_increase_is_a_question_of_the_run_itself() {
     let rejected = decide("m2", top_up.call, Approval::Approved, Some(&json!({ "add": 999 })));
     recorded.handle(rejected, START);
     assert!(recorded.room.is_in_flight(top_up.call) && recorded.room.limits().turns == Some(1));
-    let shown = &subject.request.arguments;
-    recorded.handle(decide("m3", top_up.call, Approval::Approved, Some(shown)), START);
+    let arguments = &subject.request.arguments;
+    recorded.handle(decide("m3", top_up.call, Approval::Approved, Some(arguments)), START);
     assert!(recorded.room.limits().turns > Some(1));
 }
 
@@ -197,7 +194,7 @@ fn what_was_approved_is_what_runs() {
         let fold = fold(&recorded);
         let fault = fold.fault_of(&ControlId::from(message)).expect("the decider learns of it");
         assert_eq!(fault.code(), "other_arguments");
-        let DecisionFault::OtherArguments { decided, current } = fault;
+        let DecisionFault::OtherArguments { decided, current } = fault else { panic!("{fault}") };
         assert_eq!(*decided, arguments_sha256(&seen));
         assert_eq!(*current, arguments_sha256(&json!({ "path": "/etc/passwd" })));
         assert!(fold.of_call(call).expect("a question").is_open(), "it waits for another");

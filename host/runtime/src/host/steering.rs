@@ -15,14 +15,14 @@ mod texts;
 
 use std::time::Duration;
 
+use conclave_core::inspect::questions::Settlement;
+use conclave_core::types::approval::DecisionFault;
 use conclave_core::types::ids::{RoomId, TaskName};
 use conclave_core::types::outcome::Status;
 
 use crate::storage::store::{RunRow, StoreError, StoreReader};
 
-pub use decisions::{
-    DecisionPlace, PendingCall, RecordedDecision, decision_word, recorded, word_of,
-};
+pub use decisions::{DecisionPlace, PendingCall, recorded, word_of};
 pub use delivery::{Delivery, repeated, send, until};
 pub use pausing::{Paused, Unpaused, pause, pause_reason, unpause};
 pub use stopping::{Stopped, stop};
@@ -135,14 +135,24 @@ pub enum SteeringError {
         id: String,
         /// `approved`, `refused` or `answered`.
         word: &'static str,
+        /// The person at a server who sent it; `None` for a terminal.
+        by: Option<String>,
     },
-    /// The call was settled before.
-    #[error("{id} {}; this has no effect", settled_text(decision.as_ref()))]
+    /// The call was settled before. Only the first decision counts.
+    #[error("{id} is not pending any more{}", settled_text(decision.as_ref()))]
     AlreadyDecided {
         /// The id of the call.
         id: String,
         /// The recorded decision; `None` if the call waits no more for another reason.
-        decision: Option<RecordedDecision>,
+        decision: Option<Settlement>,
+    },
+    /// The room rejected the decision; the call still waits for one.
+    #[error("the run rejected the decision about {id}: {fault}")]
+    Rejected {
+        /// The id of the call.
+        id: String,
+        /// The reason.
+        fault: DecisionFault,
     },
     /// The run has received an earlier decision that was to be replaced.
     #[error(
@@ -160,11 +170,35 @@ pub enum SteeringError {
     },
 }
 
-fn settled_text(decision: Option<&RecordedDecision>) -> String {
-    decision.map_or_else(
-        || "is not pending any more".to_owned(),
-        |RecordedDecision { word, author, .. }| format!("was already {word} by {author}"),
-    )
+impl SteeringError {
+    /// The stable code for programs; the same at every door.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Store(_) => "failed",
+            Self::Unconfirmed { .. } | Self::NotRecorded { .. } => "unconfirmed",
+            Self::Unknown { .. } => "run_not_found",
+            Self::Ended { .. } | Self::ReceiverEnded { .. } => "run_ended",
+            Self::Interrupted { .. } => "run_interrupted",
+            Self::UnknownTask { .. } => "unknown_task",
+            Self::Unreadable { .. } | Self::NotReceived { .. } | Self::NotEnded { .. } => {
+                "not_received"
+            }
+            Self::Dropped { .. } => "not_read",
+            Self::NotPending { .. } => "question_not_found",
+            Self::DecisionOnItsWay { .. }
+            | Self::AlreadyDecided { .. }
+            | Self::DecisionReceived { .. } => "already_decided",
+            Self::Rejected { fault, .. } => fault.code(),
+            Self::KeyReused { .. } => "key_reused",
+        }
+    }
+}
+
+fn settled_text(decision: Option<&Settlement>) -> String {
+    let Some(Settlement { decision, by, .. }) = decision else { return String::new() };
+    let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+    format!(": it was already {}{by}", decision.as_str())
 }
 
 /// The row of a run.

@@ -4,10 +4,10 @@
 
 use std::time::{Duration, Instant};
 
+use conclave_core::inspect::questions::{DecisionWord, Question, QuestionFold, Settlement};
 use conclave_core::journal::pending_work::WaitKey;
-use conclave_core::protocol::event::{Event, Record};
-use conclave_core::types::approval::{Approval, approval_id};
-use conclave_core::types::ids::{CallId, ControlId, RoomId};
+use conclave_core::types::approval::approval_id;
+use conclave_core::types::ids::{CallId, RoomId};
 
 use super::SteeringError;
 use super::delivery::may_be_sent;
@@ -17,7 +17,6 @@ use crate::storage::store::{
 
 /// The interval between two looks whether a decision was recorded.
 const EVERY: Duration = Duration::from_millis(50);
-const ANSWERED: &str = "answered";
 
 /// A call that waits for a person.
 #[derive(Clone, Debug)]
@@ -28,17 +27,6 @@ pub struct PendingCall {
     pub call: CallId,
     /// The stored row about it.
     pub row: WaitRow,
-}
-
-/// A decision or an answer that a run has recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordedDecision {
-    /// The id of its message; `None` if the run's own terminal or a browser decided.
-    pub message: Option<ControlId>,
-    /// `approved`, `refused` or `answered`.
-    pub word: &'static str,
-    /// Who decided, for display.
-    pub author: String,
 }
 
 /// Where a decision is.
@@ -56,7 +44,7 @@ impl PendingCall {
     /// Finds the call, among those that wait for a person in this way.
     ///
     /// # Errors
-    /// `NotPending` if it does not wait.
+    /// `AlreadyDecided` if a person settled it before, `NotPending` if it does not wait.
     pub fn find(
         reader: &StoreReader,
         (room, call): (&RoomId, CallId),
@@ -66,6 +54,10 @@ impl PendingCall {
         waits.retain(is_of_kind);
         let is_this = |row: &WaitRow| row.room == *room && row.wait.key == WaitKey::Call(call);
         let Some(place) = waits.iter().position(is_this) else {
+            if let Some(decision) = recorded(reader, (room, call))? {
+                let id = approval_id(room, call);
+                return Err(SteeringError::AlreadyDecided { id, decision: Some(decision) });
+            }
             let others = waits.iter().filter_map(|row| match row.wait.key {
                 WaitKey::Call(call) => Some(approval_id(&row.room, call)),
                 WaitKey::Model(..) | WaitKey::Timer(_) => None,
@@ -97,7 +89,8 @@ impl PendingCall {
     /// run has recorded it. With `instead` it replaces a decision that the run has not received.
     ///
     /// # Errors
-    /// `AlreadyDecided`, or `DecisionOnItsWay` if another one is and is not to be replaced.
+    /// `AlreadyDecided`, `DecisionOnItsWay` if another one is and is not to be replaced, or
+    /// `Rejected` if the room rejected it.
     pub fn settle(
         &self,
         reader: &StoreReader,
@@ -124,7 +117,8 @@ impl PendingCall {
     }
 
     fn on_its_way(&self, mail: &ControlMessage) -> SteeringError {
-        SteeringError::DecisionOnItsWay { id: self.id(), word: word_of(&mail.word) }
+        let by = mail.by.as_ref().map(|by| by.0.to_string());
+        SteeringError::DecisionOnItsWay { id: self.id(), word: word_of(&mail.word), by }
     }
 
     fn decided_before(&self, reader: &StoreReader) -> SteeringError {
@@ -157,7 +151,11 @@ impl PendingCall {
             std::thread::sleep(EVERY);
         }
         // The record decides: a process that ended at once may have left the message.
-        match recorded(reader, (&self.room, self.call))? {
+        let questions = questions(reader, &self.room)?;
+        if let Some(fault) = questions.fault_of(&mail.id) {
+            return Err(SteeringError::Rejected { id: self.id(), fault: fault.clone() });
+        }
+        match questions.of_call(self.call).and_then(Question::settlement) {
             Some(recorded) if recorded.message.as_ref() == Some(&mail.id) => Ok(true),
             None if reader.mail().state(mail)? != MailState::Gone => Ok(false),
             _ => Err(self.decided_before(reader)),
@@ -185,45 +183,27 @@ impl PendingCall {
     }
 }
 
-/// Returns the recorded decision about a call.
+/// The decision about a call that its run has recorded; `None` if there is none.
 ///
 /// # Errors
 /// If the records cannot be read.
 pub fn recorded(
     reader: &StoreReader,
     (room, call): (&RoomId, CallId),
-) -> Result<Option<RecordedDecision>, StoreError> {
-    let records = reader.records(room)?;
-    Ok(records.iter().find(|record| record.event.settled_call() == Some(call)).map(decision_in))
+) -> Result<Option<Settlement>, StoreError> {
+    let questions = questions(reader, room)?;
+    Ok(questions.of_call(call).and_then(Question::settlement).cloned())
 }
 
-fn decision_in(record: &Record) -> RecordedDecision {
-    let (word, author) = match record.event.effective() {
-        Event::Decided { approval, author, .. } => (decision_word(approval), author.to_string()),
-        _ => (ANSWERED, "its user".to_owned()),
-    };
-    let message = match &record.event {
-        Event::ControlReceived { id, .. } => Some(id.clone()),
-        _ => None,
-    };
-    RecordedDecision { message, word, author }
+/// Returns what a room asks people, and has asked.
+fn questions(reader: &StoreReader, room: &RoomId) -> Result<QuestionFold, StoreError> {
+    let mut questions = QuestionFold::default();
+    questions.extend(reader.records(room)?);
+    Ok(questions)
 }
 
 /// The word for a command that settles a call.
 #[must_use]
 pub fn word_of(command: &ControlCommand) -> &'static str {
-    match command {
-        ControlCommand::Decide { approval, .. } => decision_word(approval),
-        ControlCommand::Answer { .. } => ANSWERED,
-        _ => "decided",
-    }
-}
-
-/// `approved` or `refused`.
-#[must_use]
-pub fn decision_word(approval: &Approval) -> &'static str {
-    match approval {
-        Approval::Approved | Approval::Edited { .. } => "approved",
-        Approval::Refused { .. } | Approval::Invalid { .. } => "refused",
-    }
+    DecisionWord::of_command(command).map_or("decided", DecisionWord::as_str)
 }

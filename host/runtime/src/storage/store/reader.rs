@@ -290,14 +290,14 @@ impl StoreReader {
         if !rows.is_empty() {
             // Unreadable mail is reported by the process that takes it out.
             let decisions = self.mail().decisions().unwrap_or_default();
-            rows.iter_mut().filter_map(|row| row.question.as_mut()).for_each(|question| {
+            for question in rows.iter_mut().filter_map(|row| row.question.as_mut()) {
                 let is_about = |mail: &&ControlMessage| {
                     mail.room == question.room && mail.word.settles() == Some(question.call)
                 };
                 if let Some(mail) = decisions.iter().find(is_about) {
-                    question.mark_on_its_way(&mail.id, &mail.word);
+                    question.mark_on_its_way(mail.clone().into_command());
                 }
-            });
+            }
         }
         Ok((rows, damaged))
     }
