@@ -133,6 +133,13 @@ pub(crate) async fn serve(
     if let Ok(Err(error)) = note_result {
         screen.line(paint(ODD, format_args!("the time of this stop was not noted: {error}")));
     }
+    // Its runs are free for the next server at once, and not when the lease of this process is over.
+    #[cfg(feature = "postgres")]
+    let leaving = store.clone();
+    #[cfg(feature = "postgres")]
+    if let Ok(Err(error)) = tokio::task::spawn_blocking(move || leaving.leave()).await {
+        screen.line(paint(ODD, format_args!("the conversations were not released: {error}")));
+    }
     let command = format!("conclave serve {}", shell(&args.file.display().to_string()));
     screen.line(paint(FAINT, format_args!("\nclosed; the conversations continue with: {command}")));
     for line in changes_of_conversations(&reader, &name) {
@@ -145,7 +152,7 @@ pub(crate) async fn serve(
 /// them open.
 fn changes_of_conversations(reader: &StoreReader, name: &str) -> Vec<String> {
     let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
-    let of_run = |run: RoomId| changes_line(&run, reader.pending_changes(&run));
+    let of_run = |run: RoomId| changes_line(&run, reader.pending_changes(&run).unwrap_or(0));
     let runs = runs.into_iter().map(|row| row.run);
     runs.filter(|run| is_served(run, name)).filter_map(of_run).collect()
 }

@@ -24,6 +24,8 @@ mod rows;
 mod schema;
 mod snapshot;
 mod sql;
+#[cfg(feature = "postgres")]
+mod wake_at;
 mod wal;
 mod writer;
 
@@ -53,7 +55,7 @@ pub(crate) use postgres::TestDatabase;
 pub use postgres::{CopiedFiles, DatabaseCopy, PostgresKv};
 pub use reader::{AuditRow, RunFilter, RunMatch, StoreReader, WithDamaged};
 pub use rows::{DamagedRow, RoomRow, RunRow, RunState, WaitRow};
-pub use writer::{Collected, OpenStore, Retention, StoreCheck};
+pub use writer::{Collected, OpenStore, RemovedRun, Retention, StoreCheck};
 
 /// The reason why a store cannot be used.
 #[derive(Debug, thiserror::Error)]
