@@ -78,9 +78,9 @@ impl Store {
         self.0.ask_tables(move |tables| {
             let (host, pools) = (host.as_str().into(), pools.as_str().into());
             let values = [host, pools, capacity.into(), has_folder.into()];
-            let noted =
+            let statement =
                 "UPDATE hosts SET pool = ?2, capacity = ?3, blob_folder = ?4 WHERE host = ?1";
-            tables.execute(noted, &values).map(drop)
+            tables.execute(statement, &values).map(drop)
         })
     }
 

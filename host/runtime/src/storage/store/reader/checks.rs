@@ -115,8 +115,8 @@ fn changes(tables: &dyn Sql, problems: &mut ProblemList) -> SqlResult<()> {
     tables.each(statement, &[], |row| {
         let (run, path, name): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let content: Option<String> = row.get(4)?;
-        let (noted, stored): (Option<u64>, Option<u64>) = (row.get(5)?, row.get(6)?);
-        if content.is_some() && stored.is_none() {
+        let (length, blob_length): (Option<u64>, Option<u64>) = (row.get(5)?, row.get(6)?);
+        if content.is_some() && blob_length.is_none() {
             problems
                 .add(|| format!("the content of {path:?}, which run {run} changed, is not there"));
         }
@@ -130,7 +130,7 @@ fn changes(tables: &dyn Sql, problems: &mut ProblemList) -> SqlResult<()> {
             }
             Some(ChangeRecord::Reverted { .. }) | None => false,
         };
-        let has_length = stored.is_none() || noted == stored;
+        let has_length = blob_length.is_none() || length == blob_length;
         if !is_whole || !has_length || content_name(&path) != name {
             problems.add(|| format!("the change of {path:?} by run {run} is not what was written"));
         }

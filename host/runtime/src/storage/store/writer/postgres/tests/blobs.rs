@@ -109,7 +109,7 @@ fn a_large_blob_is_a_file_and_is_read_by_whoever_has_the_folder() {
 fn a_host_without_the_folder_of_a_store_takes_no_run() {
     let Some(database) = TestDatabase::new() else { return };
     let temp = tempfile::tempdir().unwrap();
-    let (blobs, aside) = (temp.path().join("blobs"), temp.path().join("aside"));
+    let (blobs, other_place) = (temp.path().join("blobs"), temp.path().join("aside"));
     std::fs::create_dir(&blobs).unwrap();
     let at = |address: &PostgresAddress| StoreAddress::Postgres(address.clone());
     let older = Store::open(at(&database.address)).unwrap();
@@ -122,10 +122,10 @@ fn a_host_without_the_folder_of_a_store_takes_no_run() {
         1, 'group', 'worker', 1, 'ada', '', '', 1, 'pool', 0)";
     database.link().batch(due).unwrap();
     assert!(refusal(older.claim("pool")).contains("?blobs=FOLDER"));
-    std::fs::rename(&blobs, &aside).unwrap();
+    std::fs::rename(&blobs, &other_place).unwrap();
     assert!(refusal(with_it.claim("pool")).contains("mount the shared folder"));
     // The run is still free for whoever has the folder.
-    std::fs::rename(&aside, &blobs).unwrap();
+    std::fs::rename(&other_place, &blobs).unwrap();
     assert_eq!(with_it.claim("pool").unwrap(), Some(RoomId::from("run")));
     // Whoever was about to take it decides anew.
     database.link().batch("UPDATE rooms SET host = NULL").unwrap();
