@@ -14,7 +14,7 @@ use conclave_core::types::ids::{CallId, ChannelId, PluginName, Principal, RoomId
 use conclave_runtime::RoomHandle;
 use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::BoxFuture;
-use conclave_runtime::store::StoreAddress;
+use conclave_runtime::store::{StoreAddress, StoreError, StoreReader};
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 use serde::Serialize;
 use tokio::sync::watch;
@@ -159,10 +159,14 @@ impl Conversation {
         }
         let (store, room) = (self.store.clone(), self.room.clone());
         let counting = tokio::task::spawn_blocking(move || {
-            let pending = store.pending_changes(&room);
-            (pending, if pending == 0 { 0 } else { store.blocked_changes(&room) })
+            let reader = StoreReader::open(&store)?;
+            let pending = reader.pending_changes(&room)?;
+            let blocked = if pending == 0 { 0 } else { reader.blocked_changes(&room)? };
+            Ok::<_, StoreError>((pending, blocked))
         });
-        let (pending_changes, blocked_changes) = counting.await.unwrap_or_default();
+        // In an outage the page shows none, as before the first one.
+        let counted = counting.await.ok().and_then(Result::ok);
+        let (pending_changes, blocked_changes) = counted.unwrap_or_default();
         ConversationStatus { pending_changes, blocked_changes, ..status }
     }
 

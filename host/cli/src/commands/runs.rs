@@ -234,7 +234,7 @@ impl RunFacts {
             took_ms: row.until(now).since(row.started).saturating_sub(down_ms),
             waits,
             paused: paused.and_then(Result::ok).flatten(),
-            changes: reader.map_or(0, |reader| reader.pending_changes(run)),
+            changes: reader.map_or(Ok(0), |reader| reader.pending_changes(run))?,
             undelivered: undelivered.unwrap_or_default().values().sum(),
             decided: decided.map(|decision| decision.kind.as_str()),
         })

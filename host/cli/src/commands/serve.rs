@@ -147,6 +147,13 @@ pub(crate) async fn serve(
     if let Ok(Err(error)) = note_result {
         screen.line(paint(ODD, format_args!("the time of this stop was not noted: {error}")));
     }
+    // Its runs are free for the next server at once, and not when the lease of this process is over.
+    #[cfg(feature = "postgres")]
+    let leaving = store.clone();
+    #[cfg(feature = "postgres")]
+    if let Ok(Err(error)) = tokio::task::spawn_blocking(move || leaving.leave()).await {
+        screen.line(paint(ODD, format_args!("the conversations were not released: {error}")));
+    }
     let command = format!("conclave serve {}", shell(&args.file.display().to_string()));
     screen.line(paint(FAINT, format_args!("\nclosed; the conversations continue with: {command}")));
     for line in changes_of_conversations(&reader, &name) {
@@ -159,7 +166,8 @@ pub(crate) async fn serve(
 /// them open.
 fn changes_of_conversations(reader: &StoreReader, name: &str) -> Vec<String> {
     let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
-    let of_run = |row: RunRow| changes_line(&row.run, reader.pending_changes(&row.run));
+    let of_run =
+        |row: RunRow| changes_line(&row.run, reader.pending_changes(&row.run).unwrap_or(0));
     let is_here = |row: &RunRow| row.command == API_RUN || is_served(&row.run, name);
     runs.into_iter().filter(is_here).filter_map(of_run).collect()
 }

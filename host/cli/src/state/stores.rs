@@ -215,7 +215,7 @@ impl OpenStores {
 
 /// Opens a store, for a few seconds again and again if its database cannot be reached: it may be
 /// restarting.
-fn when_reached<T>(open: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
+pub(crate) fn when_reached<T>(open: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
     let (mut pauses, began) = (PAUSES.iter(), Instant::now());
     loop {
         match (open(), pauses.next()) {

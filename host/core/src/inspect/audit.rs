@@ -170,7 +170,8 @@ pub fn decision_entry(decision: &ChangeDecision) -> AuditEntry {
         ChangeDecisionKind::Dropped => AuditKind::ChangesDropped,
     };
     let (at, principal) = (decision.at, decision.principal.clone());
-    let message = format!("{}: {}", decision.folder, decision.files.join(", "));
+    let end = if decision.is_begin { " (interrupted: some of them may not be)" } else { "" };
+    let message = format!("{}: {}{end}", decision.folder, decision.files.join(", "));
     AuditEntry { seq: None, at, principal, by: None, kind, plugin: None, message }
 }
 

@@ -66,7 +66,7 @@ pub enum WorkerEvent<'a> {
     LeftToLease(&'a RoomId),
     /// A control message reached one of the runs.
     Received(&'a ControlMessage),
-    /// The store could not be asked; the worker tries again.
+    /// The store could not be asked, or does not take attachments; the worker tries again.
     Store(&'a StoreError),
 }
 
@@ -205,6 +205,9 @@ impl Worker {
         self.put_to_sleep(notify).await;
         self.fill(options, notify).await;
         self.receive(notify).await;
+        if let Some(error) = self.store.report_rejection() {
+            notify(WorkerEvent::Store(&error));
+        }
     }
 
     async fn receive(&self, notify: &impl Fn(WorkerEvent<'_>)) {

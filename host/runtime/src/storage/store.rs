@@ -24,6 +24,8 @@ mod rows;
 mod schema;
 mod snapshot;
 mod sql;
+#[cfg(feature = "postgres")]
+mod wake_at;
 mod wal;
 mod writer;
 
@@ -56,7 +58,7 @@ pub use reader::{
     WithDamaged,
 };
 pub use rows::{DamagedRow, QuestionRow, RoomRow, RunRow, RunState, WaitRow};
-pub use writer::{Collected, OpenStore, Retention, StoreCheck};
+pub use writer::{Collected, OpenStore, RemovedRun, Retention, StoreCheck};
 
 /// The reason why a store cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -23,7 +23,7 @@ use crate::support::fail_points::kill_point;
 
 pub(crate) use folder::receive;
 #[cfg(feature = "postgres")]
-pub(super) use tables::{PAUSED, delete, delete_undeliverable, take, to_runs_of};
+pub(super) use tables::{delete, delete_undeliverable, take, to_runs_of};
 
 /// The maximum size of a message in bytes.
 const WORD_BYTES: u64 = 1 << 20;

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use conclave_core::journal::ownership::one_history;
 use conclave_core::overlay::apply::ChangeDecision;
+#[cfg(feature = "postgres")]
+use conclave_core::overlay::apply::summarized;
 use conclave_core::protocol::event::Record;
 use conclave_core::types::ids::{ControlId, Millis, Principal, RoomId};
 use rusqlite::Connection;
@@ -25,6 +27,7 @@ use super::rows::{DamagedRow, QuestionRow, RoomRow, RunRow, WaitRow};
 use super::sql::{Sql, SqlResult};
 use super::writer::StoreCheck;
 use super::{ControlMessage, Mail, StoreAddress, StoreError, lock, reached, read, schema, wal};
+use crate::storage::overlay;
 
 /// A filter for runs; fields that are `None` match every run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -231,14 +234,25 @@ impl StoreReader {
 
     /// The number of files that a run changed in overlays and that wait for a person, as
     /// [`pending_changes`](crate::overlay::pending_changes).
-    #[must_use]
-    pub fn pending_changes(&self, run: &RoomId) -> usize {
+    pub fn pending_changes(&self, run: &RoomId) -> Result<usize, StoreError> {
         match self.folder() {
-            Some(folder) => crate::overlay::pending_changes(folder, run),
+            Some(folder) => Ok(overlay::pending_changes(folder, run)),
             #[cfg(feature = "postgres")]
-            None => overlays::files_of_run(&*self.tables, run).map_or(1, |files| files.len()),
+            None => self.of(overlays::pending(&*self.tables, run)),
             #[cfg(not(feature = "postgres"))]
-            None => 0,
+            None => Ok(0),
+        }
+    }
+
+    /// The number of those that cannot be applied as they are, as
+    /// [`blocked_changes`](crate::overlay::blocked_changes).
+    pub fn blocked_changes(&self, run: &RoomId) -> Result<usize, StoreError> {
+        match self.folder() {
+            Some(folder) => Ok(overlay::blocked_changes(folder, run)),
+            #[cfg(feature = "postgres")]
+            None => self.of(overlays::blocked(&*self.tables, run)),
+            #[cfg(not(feature = "postgres"))]
+            None => Ok(0),
         }
     }
 
@@ -246,12 +260,16 @@ impl StoreReader {
     pub fn change_decisions(&self, run: &RoomId) -> Result<Vec<ChangeDecision>, StoreError> {
         match self.folder() {
             Some(folder) => {
-                let decisions = crate::overlay::change_decisions(folder, run);
+                let decisions = overlay::change_decisions(folder, run);
                 let store = self.address.clone();
                 decisions.map_err(|error| StoreError::Other { store, what: error.to_string() })
             }
             #[cfg(feature = "postgres")]
-            None => self.of(overlays::decisions(&*self.tables, run)),
+            None => {
+                let decisions = self.of(overlays::decisions(&*self.tables, run))?;
+                let has_pending = self.pending_changes(run)? > 0;
+                Ok(summarized(decisions, || has_pending))
+            }
             #[cfg(not(feature = "postgres"))]
             None => Ok(Vec::new()),
         }

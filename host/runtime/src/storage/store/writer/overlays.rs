@@ -68,8 +68,11 @@ impl StoreWriter {
         let mut working = self.working.lock().unwrap_or_else(PoisonError::into_inner);
         if working.is_none() {
             let (copies, host) =
-                self.copies.as_deref().zip(self.host.as_deref()).ok_or(RecordFailure::Copy)?;
-            *working = Some(WorkingCopies::open(copies, host).map_err(|_| RecordFailure::Copy)?);
+                self.copies.as_deref().zip(self.host.as_deref()).ok_or_else(no_copies)?;
+            let opened = WorkingCopies::open(copies, host);
+            let failed =
+                |error| RecordFailure::of_copy(format_args!("{}: {error}", copies.display()));
+            *working = Some(opened.map_err(failed)?);
         }
         Ok(())
     }
@@ -118,7 +121,10 @@ impl ChangeRecorder for RunRecorder {
             Ok(ChangeAnswer::Recorded) => Ok(()),
             Ok(ChangeAnswer::Fenced) => Err(RecordFailure::Fenced),
             Ok(ChangeAnswer::Behind) => Err(RecordFailure::Behind),
-            Ok(ChangeAnswer::NoContent) | Err(_) => Err(RecordFailure::Store),
+            Ok(ChangeAnswer::NoContent) => {
+                Err(RecordFailure::of_store("retention has removed the content meanwhile"))
+            }
+            Err(cause) => Err(RecordFailure::of_store(cause.text)),
         }
     }
 
@@ -127,18 +133,18 @@ impl ChangeRecorder for RunRecorder {
         let (run, dir) = (self.run.clone(), origin.dir.clone());
         // The number first: changes that come meanwhile make the next one of this host refused.
         let number = self.writer.read_now(move |tables| overlays::number(tables, &run, &dir));
-        let number = number.map_err(|_| RecordFailure::Store)?;
+        let number = number.map_err(RecordFailure::of_store)?;
         let (run, dir) = (self.run.clone(), origin.dir.clone());
         let files = self.writer.read_now(move |tables| overlays::files(tables, &run, &dir));
-        for file in files.map_err(|_| RecordFailure::Store)? {
+        for file in files.map_err(RecordFailure::of_store)? {
             let content = match file.content {
                 Some(sha256) => {
                     let content = self.writer.read_now(move |it| read::attachment(it, &sha256));
-                    content.map_err(|_| RecordFailure::Store)?
+                    content.map_err(RecordFailure::of_store)?
                 }
                 None => None,
             };
-            take(file.record, content.as_deref()).map_err(|_| RecordFailure::Copy)?;
+            take(file.record, content.as_deref()).map_err(RecordFailure::of_copy)?;
         }
         Ok(number)
     }
@@ -146,6 +152,10 @@ impl ChangeRecorder for RunRecorder {
     fn most_bytes(&self) -> u64 {
         ATTACHMENT_BYTES as u64
     }
+}
+
+fn no_copies() -> RecordFailure {
+    RecordFailure::of_copy("this host has no folder for them")
 }
 
 /// The folder of this process's working copies, which goes with it.

@@ -18,6 +18,7 @@ use crate::storage::store::PostgresAddress;
 use crate::storage::store::closing::CloseTime;
 use crate::storage::store::postgres::{
     BlobFolder, HostEntry, Lease, Link, Session, SessionError, check_commit, join_blob_folder,
+    require_blob_folder,
 };
 use crate::storage::store::record::{EventRow, StoredBytes};
 use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
@@ -204,8 +205,10 @@ impl Engine for PostgresEngine {
     }
 
     fn take(&mut self, room: &RoomId, now: Millis) -> SqlResult<Taken> {
-        let (entry, chain) = (&self.entry, &mut self.chain);
+        let (entry, chain, folder) = (&self.entry, &mut self.chain, self.folder.as_ref());
         self.session.retry(|link| {
+            // A run whose contents this host cannot read would end here by a failure.
+            require_blob_folder(link, folder)?;
             let result = take_in_transaction(link, (room, now), entry, chain);
             // The line of the take-over counts with its transaction.
             if result.is_err() {
