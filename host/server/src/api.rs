@@ -4,6 +4,7 @@
 mod events;
 mod metrics;
 pub(crate) mod openapi;
+pub(crate) mod run_list;
 
 use std::sync::Arc;
 
@@ -26,11 +27,10 @@ use crate::conversations::FAILED;
 use crate::http::{Failure, KEEP_ALIVE, Server};
 use crate::sessions::Session;
 use events::run_events;
+use run_list::{RunPage, RunQuery};
 
 /// The beginning of the paths of this version.
 pub(crate) const API: &str = "/api/v1";
-/// Runs on a page of the list, if the request does not say how many, and at most.
-const PAGE: (usize, usize) = (50, 500);
 
 /// The routes below [`API`], each with the methods of its handlers.
 pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Server>)> {
@@ -87,40 +87,6 @@ async fn document() -> Json<Value> {
     Json(openapi::document())
 }
 
-/// What a list of runs is narrowed to.
-#[derive(Debug, Default)]
-struct RunQuery {
-    filter: RunFilter,
-    limit: Option<usize>,
-    /// The last run of the page before.
-    cursor: Option<String>,
-}
-
-impl RunQuery {
-    fn of(uri: &Uri) -> Result<Self, Failure> {
-        let mut query = Self::default();
-        let text = uri.query().unwrap_or_default();
-        for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
-            let value = value.into_owned();
-            match &*name {
-                "status" => query.filter.status = Some(value),
-                "agent" => query.filter.agent = Some(value),
-                "text" => query.filter.text = Some(value),
-                "cursor" => query.cursor = Some(value),
-                "limit" => {
-                    let limit = value.parse();
-                    query.limit = Some(limit.map_err(|_| bad_arguments("`limit` is a number"))?);
-                }
-                _ => {
-                    let what = "a list of runs takes status, agent, text, limit and cursor";
-                    return Err(bad_arguments(what));
-                }
-            }
-        }
-        Ok(query)
-    }
-}
-
 fn bad_arguments(what: &str) -> Failure {
     Failure::new(StatusCode::BAD_REQUEST, "bad_arguments", what)
 }
@@ -130,26 +96,8 @@ async fn list(
     Extension(session): Extension<Session>,
     uri: Uri,
 ) -> Result<Json<Value>, Problem> {
-    session.may(Action::List, None)?;
-    let RunQuery { filter, limit, cursor } = RunQuery::of(&uri)?;
-    let limit = limit.unwrap_or(PAGE.0).clamp(1, PAGE.1);
-    let rows = server.read(move |reader, config| {
-        let rows = reader.runs(&filter)?;
-        Ok(rows.into_iter().filter(|row| row.config.as_deref() == Some(config)).collect::<Vec<_>>())
-    });
-    let mut visible = rows.await?;
-    visible.retain(|row| session.may(Action::Read, Some(&owner(row))).is_ok());
-    let first = match cursor {
-        None => 0,
-        Some(cursor) => {
-            let place = visible.iter().position(|row| row.run.as_str() == cursor);
-            place.ok_or_else(|| bad_arguments("the cursor is of no run of this list"))? + 1
-        }
-    };
-    let has_more = visible.len() > first + limit;
-    let page = &visible[first..visible.len().min(first + limit)];
-    let next = page.last().filter(|_| has_more).map(|row| &row.run);
-    let runs: Vec<Value> = page.iter().map(run_value).collect();
+    let RunPage { runs, next } = server.runs(&session, RunQuery::of(&uri)?).await?;
+    let runs: Vec<Value> = runs.iter().map(run_value).collect();
     Ok(Json(json!({ "runs": runs, "next": next })))
 }
 
@@ -216,7 +164,7 @@ async fn measure(
 
 impl Server {
     /// Reads from the store, away from the loops of rooms. The config is that of the server.
-    async fn read<T: Send + 'static>(
+    pub(crate) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&StoreReader, &std::path::Path) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Failure> {
@@ -238,7 +186,12 @@ impl Server {
     }
 
     /// The run of a path, if it is one of this config and the person may do that to it.
-    async fn run(&self, session: &Session, action: Action, run: &str) -> Result<RunRow, Failure> {
+    pub(crate) async fn run(
+        &self,
+        session: &Session,
+        action: Action,
+        run: &str,
+    ) -> Result<RunRow, Failure> {
         let id = RoomId::from(run);
         let row = self.read(move |reader, _| reader.run(&id)).await?;
         let row = row.filter(|row| row.config.as_deref() == Some(self.conversations().config()));
@@ -249,7 +202,7 @@ impl Server {
     }
 }
 
-fn owner(row: &RunRow) -> Principal {
+pub(crate) fn owner(row: &RunRow) -> Principal {
     Principal(Arc::from(row.principal.as_str()))
 }
 

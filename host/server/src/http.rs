@@ -26,6 +26,7 @@ use crate::connections;
 use crate::conversation::Conversation;
 use crate::conversations::Conversations;
 use crate::events::events;
+use crate::page;
 use crate::people::LoginRefusal;
 use crate::sessions::Session;
 
@@ -122,6 +123,7 @@ fn router(server: Server) -> Router {
     page_routes()
         .into_iter()
         .chain(api::health_routes())
+        .chain(page::routes())
         .fold(assets, |router, (path, methods)| router.route(path, methods))
         .nest(API, api::router())
         .fallback(async || Failure::missing())

@@ -15,6 +15,7 @@ mod error;
 mod events;
 mod http;
 mod operator;
+mod page;
 mod people;
 mod sessions;
 mod tokens;

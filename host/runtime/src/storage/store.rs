@@ -52,7 +52,7 @@ pub(crate) use postgres::TestDatabase;
 #[cfg(feature = "postgres")]
 pub use postgres::{CopiedFiles, DatabaseCopy, PostgresKv};
 pub use reader::{AuditRow, RunFilter, RunMatch, StoreReader, WithDamaged};
-pub use rows::{DamagedRow, RoomRow, RunRow, RunState, WaitRow};
+pub use rows::{CLOSED, DamagedRow, RoomRow, RunRow, RunState, SERVED, WaitRow};
 pub use writer::{Collected, OpenStore, Retention, StoreCheck};
 
 /// The reason why a store cannot be used.
