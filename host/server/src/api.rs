@@ -11,7 +11,6 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName};
 use axum::http::{StatusCode, Uri};
-use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use axum::{Extension, Json, Router};
@@ -20,11 +19,11 @@ use conclave_core::policy::roles::{Action, RoleRefusal};
 use conclave_core::types::approval::approval_id;
 use conclave_core::types::ids::{Principal, RoomId};
 use conclave_runtime::store::{RunFilter, RunRow, StoreError, StoreReader, WaitRow};
-use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
 use crate::conversations::FAILED;
-use crate::http::{Failure, KEEP_ALIVE, Server};
+use crate::http::{Failure, Server};
+use crate::readers::ReadFailed;
 use crate::sessions::Session;
 use events::run_events;
 use run_list::{RunPage, RunQuery};
@@ -132,13 +131,11 @@ async fn follow(
     let row = server.run(&session, Action::Read, &run).await?;
     let permit = server.stream_permit()?;
     let last = headers.get(HeaderName::from_static("last-event-id"));
-    let last = last.and_then(|last| last.to_str().ok()?.parse::<u64>().ok());
-    let next = last.map_or(0, |last| last.saturating_add(1));
+    let last = last.and_then(|last| last.to_str().ok()?.parse().ok());
     let changes = server.conversations().changes(&row.run);
-    let events = run_events(server.clone(), row.run, next, changes, permit);
-    // Whoever loses the session does not read on.
-    let events = events.take_until(session.ended());
-    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+    let follower = server.followers().follow(&row.run, changes).await?;
+    let events = run_events(follower, last, permit);
+    Ok(server.until_end(session, events))
 }
 
 async fn ready(State(server): State<Server>) -> Result<&'static str, Problem> {
@@ -152,14 +149,15 @@ async fn measure(
     Extension(session): Extension<Session>,
 ) -> Result<Response, Problem> {
     session.may(Action::Measure, None)?;
-    let read = server.read(|reader, config| {
-        let mut rows = reader.runs(&RunFilter::default())?;
-        rows.retain(|row| row.config.as_deref() == Some(config));
-        Ok((rows, reader.approvals(None)?.len()))
-    });
-    let (rows, approvals) = read.await?;
-    let text = metrics::text(&rows, approvals, server.open_streams());
+    let totals = server.read(|reader, config| reader.run_totals(config)).await?;
+    let text = metrics::text(&totals, server.open_streams());
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
+}
+
+impl From<ReadFailed> for Failure {
+    fn from(_: ReadFailed) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "failed", FAILED)
+    }
 }
 
 impl Server {
@@ -168,21 +166,8 @@ impl Server {
         &self,
         read: impl FnOnce(&StoreReader, &std::path::Path) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Failure> {
-        let server = self.clone();
-        let reading = tokio::task::spawn_blocking(move || {
-            let conversations = server.conversations();
-            let reader = StoreReader::open(conversations.store())?;
-            read(&reader, conversations.config())
-        });
-        let failed = || Failure::new(StatusCode::SERVICE_UNAVAILABLE, "failed", FAILED);
-        match reading.await {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => {
-                self.conversations().report_unreadable(&error);
-                Err(failed())
-            }
-            Err(_) => Err(failed()),
-        }
+        let config = self.conversations().config().to_owned();
+        Ok(self.readers().read(move |reader| read(reader, &config)).await?)
     }
 
     /// The run of a path, if it is one of this config and the person may do that to it.

@@ -31,6 +31,7 @@ pub(crate) struct Conversation {
     handle: OnceLock<RoomHandle>,
     state: Mutex<ConversationState>,
     changed: watch::Sender<()>,
+    recorded: watch::Sender<()>,
     store: StoreAddress,
 }
 
@@ -104,8 +105,9 @@ impl Conversation {
         store: StoreAddress,
     ) -> Arc<Self> {
         let state = ConversationState { transcript, draft: Draft::default(), pending, ended: None };
-        let (state, changed) = (Mutex::new(state), watch::Sender::new(()));
-        Arc::new(Self { room, owner, handle: OnceLock::new(), state, changed, store })
+        let (changed, recorded) = (watch::Sender::new(()), watch::Sender::new(()));
+        let (handle, state) = (OnceLock::new(), Mutex::new(state));
+        Arc::new(Self { room, owner, handle, state, changed, recorded, store })
     }
 
     pub(crate) fn room(&self) -> &RoomId {
@@ -135,6 +137,11 @@ impl Conversation {
     /// A receiver that is notified after each change.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
+    }
+
+    /// A receiver that is notified after each record of the run, and not while a model writes.
+    pub(crate) fn records(&self) -> watch::Receiver<()> {
+        self.recorded.subscribe()
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, ConversationState> {
@@ -254,6 +261,9 @@ impl Subscriber for Conversation {
         }
         // Released first, because the pages that are woken take the lock.
         drop(state);
+        if let RunEvent::Recorded { .. } = what {
+            self.recorded.send_replace(());
+        }
         self.changed.send_replace(());
     }
 }

@@ -17,7 +17,7 @@ use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::journal::Journals;
-use conclave_runtime::store::{RunFilter, RunRow, StoreAddress, StoreError, StoreReader};
+use conclave_runtime::store::{RunFilter, RunRow, StoreAddress, StoreReader};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{Prepared, RoomGuard, RoomHandle, RunInput, RunOptions};
 use tokio::sync::watch;
@@ -26,6 +26,7 @@ use crate::access::OPERATOR;
 use crate::conversation::{Conversation, ConversationRow, WebChannel};
 use crate::error::ServerError;
 use crate::operator::Operator;
+use crate::readers::Readers;
 
 /// Conversations that are open at once. Each holds its histories in memory.
 const OPEN: usize = 64;
@@ -100,22 +101,18 @@ impl Conversations {
         &self.channel
     }
 
-    pub(crate) fn store(&self) -> &StoreAddress {
-        &self.store
+    /// New readers of the store.
+    pub(crate) fn readers(&self) -> Readers {
+        Readers::new(self.store.clone(), Arc::clone(&self.operator))
     }
 
     pub(crate) fn config(&self) -> &Path {
         &self.config
     }
 
-    /// A receiver that is notified of changes of this run; `None` for a run of another process.
+    /// A receiver that is notified of records of this run; `None` for a run of another process.
     pub(crate) fn changes(&self, run: &RoomId) -> Option<watch::Receiver<()>> {
-        self.find(run.as_str()).map(|conversation| conversation.changes())
-    }
-
-    /// Reports to the operator that the store cannot be read.
-    pub(crate) fn report_unreadable(&self, error: &StoreError) {
-        self.operator.store_unreadable(error);
+        self.find(run.as_str()).map(|conversation| conversation.records())
     }
 
     pub(crate) fn epoch(&self) -> &str {

@@ -224,6 +224,7 @@ mod tests {
             seq: Some(17),
             at: Millis(1_795_380_099_975),
             principal: "operator".to_owned(),
+            by: None,
             kind: AuditKind::Denied,
             plugin: Some("notes".into()),
             message,

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use anstyle::Style;
 use conclave_core::types::ids::{Millis, RoomId};
+use conclave_runtime::steering::pause_reason;
 use conclave_runtime::store::{DamagedRow, RunFilter, RunRow, RunState, StoreReader};
 use serde_json::{Value, json};
 
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
-use crate::state::control::pause_reason;
 use crate::state::interrupted_runs::CONVERSATION;
 use crate::state::observers;
 use crate::state::stores::{OpenStores, damage_of, is_interrupted};

@@ -2,6 +2,7 @@
 //! page is a persistent room. The address goes to stdout, everything else to stderr.
 
 mod operator;
+mod service;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,13 +16,15 @@ use conclave_runtime::clock::{Clock, SystemClock};
 use conclave_runtime::store::{RunFilter, RunRow, StoreAddress, StoreReader};
 use conclave_runtime::subscribe::Subscriber;
 use conclave_server::{
-    Access, Address, Conversations, Operator, People, RoomParts, Server, ServerError, TokenFile,
+    Access, Address, Conversations, Encryption, Operator, People, RoomParts, Server, ServerError,
+    ServerTls, TokenFile,
 };
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 
 use self::operator::{OperatorTerminal, url};
+use self::service::ServiceManager;
 use crate::approve::PendingLine;
 use crate::args::{self, Keep, OutputArgs};
 use crate::program::error::CliError;
@@ -51,8 +54,10 @@ pub(crate) async fn serve(
     mut interrupts: Interrupts,
 ) -> Result<u8, CliError> {
     let loading = Instant::now();
+    service::allow_files();
     let (models, locked) = (args.model.models()?, args.locked.locked);
     check_listen(&args)?;
+    let tls = tls(&args)?;
     let config = setup::read_config(&args.file, &models)?;
     let channel = channel(&config, args.channel.as_deref(), &args.file)?;
     let people = people(&config, &args.file)?;
@@ -89,9 +94,13 @@ pub(crate) async fn serve(
     }
     let attending = ControlListener::begin(store, &host, &screen);
     let hosts = hosts(address, args.public.as_deref());
-    // A host without a port is that of a proxy, which has TLS.
-    let is_proxied = args.public.as_deref().is_some_and(|public| !has_port(public));
-    let scheme = if is_proxied { "https" } else { "http" };
+    let encryption = match args.public.as_deref() {
+        _ if tls.is_some() => Encryption::Server,
+        // A host without a port is that of a proxy, which has TLS.
+        Some(public) if !has_port(public) => Encryption::Proxy,
+        _ => Encryption::None,
+    };
+    let scheme = if encryption == Encryption::None { "http" } else { "https" };
     let page = format!("{scheme}://{}", hosts[0]);
     let operator: Arc<dyn Operator> =
         Arc::new(OperatorTerminal { screen: Arc::clone(&screen), output, page: page.clone() });
@@ -106,13 +115,9 @@ pub(crate) async fn serve(
         config: std::path::absolute(&args.file).unwrap_or_else(|_| args.file.clone()),
     });
     // With people, each of them begins conversations of their own.
-    let resumed = conversations.resume(&reader, people.is_none()).await?;
-    let reached = Address {
-        port: address.port(),
-        hosts,
-        is_public: args.public.is_some(),
-        has_tls: is_proxied,
-    };
+    let resumed = conversations.resume(&reader, !people.are_known()).await?;
+    let reached =
+        Address { port: address.port(), hosts, is_public: args.public.is_some(), encryption };
     let access = Access::new(reached, people, operator)?;
     let url = access.token().map_or_else(|| format!("{page}/"), |token| url(&page, &token));
     let gives_access = access.token().is_some();
@@ -121,10 +126,18 @@ pub(crate) async fn serve(
     // The rooms are not stopped: they are resumed, as after a crash.
     interrupts.run_begins();
     interrupts.lingers();
+    let manager = ServiceManager::of_environment();
+    manager.ready();
+    let stop = async {
+        tokio::select! {
+            () = interrupts.next() => {}
+            () = terminated() => {}
+        }
+        manager.stopping();
+    };
     tokio::select! {
-        () = server.serve(listener) => {}
-        () = interrupts.next() => {}
-        () = terminated() => {}
+        () = server.serve(listener, tls, stop) => {}
+        () = manager.live() => {}
     }
     drop(attending);
     // Without the note, a resumption would know only the time since each conversation's last record.
@@ -155,13 +168,23 @@ fn is_served(run: &RoomId, name: &str) -> bool {
     run.as_str().strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// The people of the config, and those with tokens in the state folder; `None` if there are none.
-fn people(config: &Config, file: &Path) -> Result<Option<People>, CliError> {
+/// The people of the config, and those with tokens in the state folder.
+fn people(config: &Config, file: &Path) -> Result<People, CliError> {
     let tokens = state_folder().map(|folder| TokenFile::in_folder(&folder));
     let config_file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     People::find(&config.server, tokens, config_file).map_err(|error| {
         CliError::internal(format!("the tokens of people cannot be read: {error}"))
             .hint("`conclave server token list` names the file")
+    })
+}
+
+/// The certificate with which the server encrypts, if the arguments name one.
+fn tls(args: &args::Serve) -> Result<Option<ServerTls>, CliError> {
+    let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else { return Ok(None) };
+    let opened = ServerTls::open(certificate.clone(), key.clone());
+    opened.map(Some).map_err(|error| {
+        CliError::usage(format!("there is no TLS: {error}"))
+            .hint("--tls-cert and --tls-key name the certificate and its key, each a file in PEM")
     })
 }
 
@@ -178,11 +201,13 @@ fn report(
         }));
     }
     if args.public.is_some() && gives_access {
-        screen.notice(paint(
-            ODD,
-            "other machines can reach this server: whoever has the address may talk to the agents, and without a proxy with TLS \
-             others on the network can read it",
-        ));
+        let plain = match args.tls_cert {
+            Some(_) => "",
+            None => ", and without a proxy with TLS others on the network can read it",
+        };
+        let who =
+            "other machines can reach this server: whoever has the address may talk to the agents";
+        screen.notice(paint(ODD, format_args!("{who}{plain}")));
     }
     let resumed = match resumed {
         0 => String::new(),

@@ -10,13 +10,14 @@ use conclave_core::types::delegation::{BackgroundRecord, BackgroundState};
 use conclave_core::types::delivery::{DeliveryState, EndedTask};
 use conclave_core::types::ids::RoomId;
 use conclave_core::types::request::RoomRequest;
+use conclave_runtime::steering::Delivery;
 use conclave_runtime::store::{ControlCommand, RunRow, RunState};
 use serde_json::json;
 
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::control::{self, Delivery, send};
+use crate::state::control::{self, send};
 use crate::state::stored_run::{StoredRun, journals};
 use crate::ui::show::amounts::{now, took};
 use crate::ui::show::entry::EntryText;

@@ -46,7 +46,7 @@ impl Drop for ControlListener {
 /// Shows a message when its room receives it.
 fn show(screen: &Screen, ControlMessage { room, word, .. }: &ControlMessage) {
     let line = match word {
-        ControlCommand::Decide { call, approval } => {
+        ControlCommand::Decide { call, approval, .. } => {
             format!(
                 "{} was decided from another terminal: {}",
                 approval_id(room, *call),

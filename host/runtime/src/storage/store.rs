@@ -51,8 +51,11 @@ pub(crate) use placement::RunOutlook;
 pub(crate) use postgres::TestDatabase;
 #[cfg(feature = "postgres")]
 pub use postgres::{CopiedFiles, DatabaseCopy, PostgresKv};
-pub use reader::{AuditRow, RunFilter, RunMatch, StoreReader, WithDamaged};
-pub use rows::{CLOSED, DamagedRow, RoomRow, RunRow, RunState, SERVED, WaitRow};
+pub use reader::{
+    AuditRow, NoRunPosition, RunFilter, RunMatch, RunPosition, RunRecord, RunTotals, StoreReader,
+    WithDamaged,
+};
+pub use rows::{CLOSED, DamagedRow, QuestionRow, RoomRow, RunRow, RunState, SERVED, WaitRow};
 pub use writer::{Collected, OpenStore, Retention, StoreCheck};
 
 /// The reason why a store cannot be used.

@@ -78,8 +78,8 @@ fn paths() -> Value {
         },
         "/api/v1/runs/{run}/events": {
             "get": get(
-                "The records of the run's root room, each an event `record` with its number as id. \
-                 `Last-Event-ID` continues after that record.",
+                "The records of all rooms of the run in the order of their commits, each an event \
+                 `record` with its room. `Last-Event-ID` continues after that record.",
                 &[run, last.clone()],
                 &stream,
             ),

@@ -1,11 +1,13 @@
 //! The runs that a person may read, some at a time: for the API and for the page.
 
+use std::sync::Arc;
+
 use axum::http::Uri;
 use conclave_core::policy::roles::Action;
-use conclave_core::types::ids::RoomId;
+use conclave_core::types::ids::{Principal, RoomId};
 use conclave_runtime::store::{RunFilter, RunRow};
 
-use super::{bad_arguments, owner};
+use super::bad_arguments;
 use crate::http::{Failure, Server};
 use crate::sessions::Session;
 
@@ -63,23 +65,21 @@ impl Server {
         query: RunQuery,
     ) -> Result<RunPage, Failure> {
         session.may(Action::List, None)?;
-        let RunQuery { filter, limit, cursor } = query;
+        let RunQuery { mut filter, limit, cursor } = query;
         let limit = limit.unwrap_or(PAGE.0).clamp(1, PAGE.1);
-        let rows = self.read(move |reader, config| {
-            let mut rows = reader.runs(&filter)?;
-            rows.retain(|row| row.config.as_deref() == Some(config));
-            Ok(rows)
-        });
-        let mut visible = rows.await?;
-        visible.retain(|row| session.may(Action::Read, Some(&owner(row))).is_ok());
-        let first = match cursor {
-            None => 0,
-            Some(cursor) => {
-                let place = visible.iter().position(|row| row.run.as_str() == cursor);
-                place.ok_or_else(|| bad_arguments("the cursor is of no run of this list"))? + 1
-            }
-        };
-        let mut runs = visible.split_off(first);
+        if let Some(cursor) = cursor {
+            let after = self.run(session, Action::Read, &cursor).await;
+            filter.after = Some(after.map_err(|_| bad_arguments("the cursor is of no run"))?.run);
+        }
+        filter.config = Some(self.conversations().config().to_owned());
+        // A person who may not read the runs of everybody reads only those of its own.
+        let others = Principal(Arc::from(""));
+        if session.may(Action::Read, Some(&others)).is_err() {
+            filter.principal = Some(session.identity.principal.clone());
+        }
+        // One more says whether there is another page.
+        filter.most = Some(limit + 1);
+        let mut runs = self.read(move |reader, _| reader.runs(&filter)).await?;
         let has_more = runs.len() > limit;
         runs.truncate(limit);
         let next = runs.last().filter(|_| has_more).map(|row| row.run.clone());

@@ -169,7 +169,8 @@ fn message_of(message: &PromptMessage) -> Markup {
             }
             @for result in &message.tool_results {
                 @let failed = if result.is_error { " failed" } else { "" };
-                (foreign_block(&format!("{}{failed}: {}", result.name, cut_bytes(&result.content, PROMPT_TEXT))))
+                @let content = cut_bytes(&result.content, PROMPT_TEXT);
+                (foreign_block(&format!("{}{failed}: {content}", result.name)))
             }
             @for blob in &message.attachments {
                 p.faint { "attached: " (foreign(&blob.media_type)) ", " (blob.length) " bytes" }

@@ -8,6 +8,7 @@ use axum::extract::{Path, State};
 use axum::http::Uri;
 use axum::response::Html;
 use conclave_core::inspect::amounts::{moment, money, plural, thousands, took};
+use conclave_core::inspect::foreign_text::readable;
 use conclave_core::inspect::prompts::{ModelPrompt, RowPrompts, prompts};
 use conclave_core::inspect::timeline::groups::{RowGroup, group, span};
 use conclave_core::inspect::timeline::row_text::{tooltip, words};
@@ -173,9 +174,11 @@ fn body(view: &RunView, query: &EventQuery, now: Millis) -> Markup {
 
 fn head(view: &RunView, now: Millis) -> Markup {
     let RunView { row, timeline, waits, .. } = view;
-    let (tone, word) = row.state.shown(&row.command);
+    let (tone, word) = row.state.in_words(&row.command);
     let ended = timeline.ended.as_ref();
     let reason = ended.map(|ended| ended.reason.as_str()).or(row.reason.as_deref());
+    let cost = timeline.totals.cost().map_or_else(|| "not known".to_owned(), money);
+    let changes = view.pending_changes as u64;
     let answer = ended.and_then(|ended| ended.answer.as_deref()).unwrap_or_default();
     let for_people =
         waits.iter().filter(|(kind, _)| matches!(&**kind, "approval" | "top-up" | "user"));
@@ -187,7 +190,7 @@ fn head(view: &RunView, now: Millis) -> Markup {
             dl.facts {
                 (fact("Started", &age(row.started, now)))
                 (fact("Took", &html! { (took(timeline.took_ms)) }))
-                (fact("Cost", &html! { (timeline.totals.cost().map_or_else(|| "not known".to_owned(), money)) }))
+                (fact("Cost", &html! { (cost) }))
                 (fact("Tokens", &html! { (thousands(timeline.totals.tokens())) }))
                 (fact("Who", &foreign(&row.principal)))
                 (fact("Records", &html! { (thousands(timeline.totals.records)) }))
@@ -197,8 +200,11 @@ fn head(view: &RunView, now: Millis) -> Markup {
             @for (kind, target) in for_people {
                 p.waits { "Waits for a person: " b { (kind) } " " (foreign(target)) }
             }
-            @if view.pending_changes > 0 {
-                p.waits { (plural(view.pending_changes as u64, "changed file waits", "changed files wait")) " to be applied or dropped" }
+            @if changes > 0 {
+                p.waits {
+                    (plural(changes, "changed file waits", "changed files wait"))
+                    " to be applied or dropped"
+                }
             }
             @if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
                 p.reason { (foreign(reason)) }
@@ -240,7 +246,8 @@ fn budget_bars(view: &RunView) -> Markup {
                 @for (budget, used, limit) in &view.budgets {
                     li {
                         span { (budget.key().trim_start_matches("limits.run.")) }
-                        meter min="0" max=(limit) value=(used.min(limit)) high=(limit - limit / 5) optimum="0" {}
+                        meter min="0" max=(limit) value=(used.min(limit))
+                            high=(limit - limit / 5) optimum="0" {}
                         span.num { (budget.show(*used)) " of " (budget.show(*limit)) }
                     }
                 }
@@ -274,12 +281,12 @@ fn tasks(timeline: &Timeline, addresses: &[EventAddress]) -> Markup {
                 h2 { "Tasks" }
                 ol {
                     @for ((row, address), depth) in tasks.iter().zip(depths).take(TASKS) {
-                        @let told = words(row);
+                        @let line = words(row);
                         li class={ "d" (depth.min(8)) } {
                             a href=(address.link(timeline.run.as_str())) {
-                                (foreign(&told.name))
+                                (foreign(&line.name))
                             }
-                            " " span.faint { (foreign(&told.text)) }
+                            " " span.faint { (foreign(&line.text)) }
                             span.num { (length(row, timeline.took_ms)) }
                         }
                     }
@@ -308,9 +315,14 @@ fn lanes(timeline: &Timeline) -> Markup {
         section.lanes {
             h2 { "Time" }
             @for lane in &timeline.rooms {
-                (lane_row(lane, of_room.get(&lane.room).map_or(&[], Vec::as_slice), timeline.took_ms))
+                @let rows = of_room.get(&lane.room).map_or(&[][..], Vec::as_slice);
+                (lane_row(lane, rows, timeline.took_ms))
             }
-            div.axis { span { "0" } span { (took(timeline.took_ms / 2)) } span { (took(timeline.took_ms)) } }
+            div.axis {
+                span { "0" }
+                span { (took(timeline.took_ms / 2)) }
+                span { (took(timeline.took_ms)) }
+            }
         }
     }
 }
@@ -320,13 +332,15 @@ fn lane_row(lane: &Lane, rows: &[&TimelineRow], span_ms: u64) -> Markup {
     html! {
         div.lane {
             span.name { (foreign(&lane.entry.to_string())) " " code { (lane.room) } }
-            svg viewBox="0 0 1000 22" preserveAspectRatio="none" role="img" aria-label={ "Room " (lane.room) ", " (lane.records) " records" } {
+            svg viewBox="0 0 1000 22" preserveAspectRatio="none" role="img"
+                aria-label={ "Room " (lane.room) ", " (lane.records) " records" } {
                 rect.track x=(x) y="0" width=(wide) height="22" {}
                 @for row in rows {
                     @let (x, wide) = span(row.start_ms, row.end_ms, span_ms);
                     @let (y, high) = group(&row.what).place();
-                    rect class={ "k-" (group(&row.what).class()) } x=(x) y=(y) width=(wide) height=(high) {
-                        title { (conclave_core::inspect::foreign_text::readable(&tooltip(row))) }
+                    @let class = group(&row.what).class();
+                    rect class={ "k-" (class) } x=(x) y=(y) width=(wide) height=(high) {
+                        title { (readable(&tooltip(row))) }
                     }
                 }
             }
@@ -352,26 +366,35 @@ fn events(view: &RunView, query: &EventQuery, addresses: &[EventAddress]) -> Mar
             let prompt = prompts.take(row);
             is_chosen(at).then_some(prompt).flatten()
         });
-    let shown = found.iter().skip(from).take(EVENTS);
+    let on_page = found.iter().skip(from).take(EVENTS);
     let next = (found.len() > from + EVENTS).then_some(from + EVENTS);
     html! {
         section.events {
             h2 { "Events " span.faint { (thousands(found.len() as u64)) } }
             (kinds(timeline, query))
             @if from > 0 {
-                p.more { a rel="prev" href=(query.address(run, Some(from.saturating_sub(EVENTS)))) { "Earlier events" } }
+                @let earlier = query.address(run, Some(from.saturating_sub(EVENTS)));
+                p.more { a rel="prev" href=(earlier) { "Earlier events" } }
             }
             @if found.is_empty() { p.empty { "No event matches." } }
             ol.rows id="rows" {
-                @for (row, address) in shown {
+                @for (row, address) in on_page {
                     @let is_chosen = is_chosen(address);
-                    (event(row, address, run, timeline.took_ms, is_chosen, is_chosen.then_some(prompt_of).flatten()))
+                    @let prompt = is_chosen.then_some(prompt_of).flatten();
+                    (event(row, address, run, timeline.took_ms, is_chosen, prompt))
                 }
             }
             @if let Some(next) = next {
-                p.more { a rel="next" data-append="#rows" href=(query.address(run, Some(next))) { "More events" } }
+                p.more {
+                    a rel="next" data-append="#rows" href=(query.address(run, Some(next))) {
+                        "More events"
+                    }
+                }
             }
-            p.faint { "Times are the run's own, from " (moment(timeline.started)) " UTC; those in which no host ran are left out." }
+            p.faint {
+                "Times are the run's own, from " (moment(timeline.started))
+                " UTC; those in which no host ran are left out."
+            }
         }
     }
 }
@@ -397,7 +420,8 @@ fn kinds(timeline: &Timeline, query: &EventQuery) -> Markup {
     html! {
         form.filters role="search" action=(run_path(run)) {
             @if let Some(kind) = &query.kind { input type="hidden" name="kind" value=(kind); }
-            input type="search" name="text" aria-label="Text of an event" placeholder="Search the events"
+            input type="search" name="text" aria-label="Text of an event"
+                placeholder="Search the events"
                 value=(query.text.as_deref().unwrap_or_default());
             button type="submit" { "Search" }
         }
@@ -406,7 +430,9 @@ fn kinds(timeline: &Timeline, query: &EventQuery) -> Markup {
             @for (class, name, count) in kinds {
                 li {
                     a href=(link(Some(class))) aria-current=[current(Some(class))] {
-                        svg.key viewBox="0 0 9 9" aria-hidden="true" { rect class={ "k-" (class) } width="9" height="9" rx="2" {} }
+                        svg.key viewBox="0 0 9 9" aria-hidden="true" {
+                            rect class={ "k-" (class) } width="9" height="9" rx="2" {}
+                        }
                         (name) " " span.faint { (thousands(count)) }
                     }
                 }

@@ -68,7 +68,11 @@ fn view(query: &RunQuery, found: &RunPage, down_ms: &[u64], now: Millis) -> Mark
                             th.num scope="col" { "Cost" }
                         }
                     }
-                    tbody data-keyed { @for (run, down_ms) in found.runs.iter().zip(down_ms) { (row(run, *down_ms, now)) } }
+                    tbody data-keyed {
+                        @for (run, down_ms) in found.runs.iter().zip(down_ms) {
+                            (row(run, *down_ms, now))
+                        }
+                    }
                 }
             }
             @if let Some(next) = &found.next {
@@ -84,7 +88,8 @@ fn form(query: &RunQuery) -> Markup {
     let is_other = !status.is_empty() && !STATES.contains(&status);
     html! {
         form.filters role="search" action="/runs" {
-            input type="search" name="text" aria-label="Text of the first message" placeholder="Search the first messages"
+            input type="search" name="text" aria-label="Text of the first message"
+                placeholder="Search the first messages"
                 value=(query.filter.text.as_deref().unwrap_or_default());
             select name="status" aria-label="State" {
                 option value="" { "Any state" }
@@ -113,7 +118,7 @@ fn next_address(query: &RunQuery, next: &str) -> String {
 }
 
 fn row(run: &RunRow, down_ms: u64, now: Millis) -> Markup {
-    let (tone, word) = run.state.shown(&run.command);
+    let (tone, word) = run.state.in_words(&run.command);
     let took_ms = run.until(now).since(run.started).saturating_sub(down_ms);
     let some = |amount: u64, show: fn(u64) -> String| {
         html! { @if amount > 0 { (show(amount)) } @else { span.faint { "–" } } }

@@ -35,7 +35,8 @@ fn warning(text: &str) -> Markup {
 /// The time of something, as its age; the date appears on hovering.
 pub(super) fn age(at: Millis, now: Millis) -> Markup {
     let date = moment(at);
-    html! { time datetime={ (date.replace(' ', "T")) "Z" } title={ (date) " UTC" } { (ago(at, now)) } }
+    let machine = date.replace(' ', "T");
+    html! { time datetime={ (machine) "Z" } title={ (date) " UTC" } { (ago(at, now)) } }
 }
 
 /// A word with the color of its tone.

@@ -1,24 +1,25 @@
 //! API v1: the document of its routes, the list of runs, and their records as events.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::client::{Events, Served};
 use super::people::{begin, token};
-use super::{WEB, echo};
+use super::{WEB, delegating, echo};
 
 /// The paths that need no session.
 const OPEN: [&str; 3] = ["/healthz", "/readyz", "/api/session"];
 
-/// Reads the records up to one of this kind. Returns their numbers.
-fn numbers(events: &mut Events, kind: &str) -> Vec<u64> {
+/// Reads the records up to one of this kind. Returns their numbers, and the id of the last one.
+fn numbers(events: &mut Events, kind: &str) -> (Vec<u64>, String) {
     let mut numbers = Vec::new();
     loop {
         let event = events.next();
         assert_eq!(event.kind, "record");
-        assert_eq!(event.id, Some(event.data["seq"].to_string()));
         numbers.extend(event.data["seq"].as_u64());
         if event.data["event"] == kind {
-            return numbers;
+            return (numbers, event.id.expect("each record has an id"));
         }
     }
 }
@@ -70,21 +71,69 @@ fn a_reader_gets_each_record_once_also_after_a_restart() {
     served.send(&room, "a", "one");
     served.events(&room, None).entry();
     let mut live = served.stream(&path, None);
-    let first = numbers(&mut live, "room-opened");
+    let first = numbers(&mut live, "room-opened").0;
     let mut all = first.clone();
-    all.extend(numbers(&mut live, "agent-stepped"));
+    let (more, last) = numbers(&mut live, "agent-stepped");
+    all.extend(more);
     assert_eq!(all, (0..all.len() as u64).collect::<Vec<_>>(), "without a gap");
     let opened = served.stream(&path, None).next().data;
     assert_eq!((&opened["seq"], &opened["principal"]), (&json!(0), &json!("operator")));
     // A reader that comes again gets what follows.
-    let last = all.last().expect("some").to_string();
     let served = served.killed().start_again(&rig);
     served.send(&room, "b", "two");
     let mut again = served.stream(&path, Some(&last));
-    let more = numbers(&mut again, "agent-stepped");
+    let (more, _) = numbers(&mut again, "agent-stepped");
     assert_eq!(more[0], all.len() as u64, "{more:?}");
-    let from_start = numbers(&mut served.stream(&path, None), "room-opened");
+    let from_start = numbers(&mut served.stream(&path, None), "room-opened").0;
     assert_eq!(from_start, first);
+}
+
+/// The streams share what is read from the store, and none is read twice for them.
+#[test]
+fn a_thousand_readers_get_each_record_once() {
+    let rig = echo(WEB);
+    let served = Served::start(&rig, &[]);
+    let room = served.only_room();
+    let path = format!("/api/v1/runs/{room}/events");
+    served.send(&room, "a", "one");
+    served.events(&room, None).entry_so(|entry| entry["kind"] == "answer");
+    let mut readers: Vec<_> = (0..1_000).map(|_| served.stream(&path, None)).collect();
+    for key in ["b", "c"] {
+        assert_eq!(served.send(&room, key, "more").status, 200);
+    }
+    for reader in &mut readers {
+        let mut all = Vec::new();
+        for _ in 0..3 {
+            all.extend(numbers(reader, "agent-stepped").0);
+        }
+        assert_eq!(all, (0..all.len() as u64).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn the_records_of_child_rooms_are_in_the_stream_of_their_run() {
+    let rig = delegating();
+    let served = Served::start(&rig, &[]);
+    let room = served.only_room();
+    let path = format!("/api/v1/runs/{room}/events");
+    served.send(&room, "a", "hello");
+    served.events(&room, None).entry_so(|entry| entry["kind"] == "result");
+    let mut live = served.stream(&path, None);
+    let mut seen: BTreeMap<String, u64> = BTreeMap::new();
+    let mut middle = None;
+    while seen.len() < 2 || !seen.values().all(|count| *count > 2) {
+        let event = live.next();
+        let of = event.data["room"].as_str().expect("a room").to_owned();
+        let count = seen.entry(of).or_default();
+        assert_eq!(event.data["seq"], *count, "in the order of each room");
+        *count += 1;
+        middle = event.id;
+    }
+    assert!(seen.keys().all(|of| of.starts_with(&room)), "{seen:?}");
+    // Behind the same record, the next one is the same.
+    let next = live.next();
+    let again = served.stream(&path, middle.as_deref()).next();
+    assert_eq!((again.id, again.data), (next.id, next.data));
 }
 
 #[test]

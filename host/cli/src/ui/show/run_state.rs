@@ -10,7 +10,7 @@ use crate::program::shell::shell;
 
 /// The word for a run's state, and its style.
 pub(crate) fn run_state(of: RunState, command: &str) -> (Style, String) {
-    let (tone, word) = of.shown(command);
+    let (tone, word) = of.in_words(command);
     (style_of(tone), word)
 }
 

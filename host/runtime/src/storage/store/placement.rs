@@ -1,13 +1,14 @@
 //! Which host of a shared store runs what: hosts pull due runs of their pool. There is no leader,
 //! and a run that sleeps needs no host.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use conclave_core::journal::ownership::LEASE_MS;
 use conclave_core::journal::placement::Sleep;
 use conclave_core::types::ids::{Millis, RoomId};
 use serde::Serialize;
 
+use super::closing::Closing;
 use super::mail::PAUSED;
 use super::reader::lists;
 use super::rows::WaitRow;
@@ -219,10 +220,10 @@ impl Store {
         })
     }
 
-    /// Begins the end of this process's work: from now on the store waits for its database only for
-    /// a short time, also when it is dropped. What it cannot release in this time is free when the
-    /// lease of this host is over. Returns the end of that time.
-    pub(crate) fn begin_close(&self) -> Instant {
+    /// Begins the end of this process's work: while this lasts, the store waits for its database
+    /// only for a short time. What it cannot release in this time is free when the lease of this
+    /// host is over.
+    pub(crate) fn begin_close(&self) -> Closing {
         self.0.begin_close()
     }
 }

@@ -75,6 +75,10 @@ impl EngineKind {
 
     /// The column of `audit`, `events` and `removed` with the number of the chain. A store with one
     /// writing process has one chain.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(unused_variables, reason = "a column is of a table of a database")
+    )]
     pub(super) fn chain(self, table: &str) -> String {
         match self {
             Self::Sqlite => "1".to_owned(),

@@ -26,8 +26,6 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-#[cfg(feature = "postgres")]
-use std::time::Instant;
 
 use conclave_core::journal::ownership::one_history;
 use conclave_core::journal::recovery::Unfinished;
@@ -36,6 +34,8 @@ use conclave_core::types::ids::{ControlId, Millis, RoomId};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
+#[cfg(feature = "postgres")]
+use super::closing::Closing;
 use super::closing::{CloseTime, StoreThread};
 use super::lock::StoreLock;
 use super::reader::lists;
@@ -170,9 +170,9 @@ impl StoreWriter {
         self.host.is_some()
     }
 
-    /// Begins to close the store. Returns the time until which it waits for its database.
+    /// Begins to close what uses the store, or the store.
     #[cfg(feature = "postgres")]
-    pub(super) fn begin_close(&self) -> Instant {
+    pub(super) fn begin_close(&self) -> Closing {
         self.close.begin()
     }
 
@@ -432,7 +432,7 @@ fn behind(
 
 impl Drop for StoreWriter {
     fn drop(&mut self) {
-        let until = self.is_shared().then(|| self.close.begin());
+        let until = self.is_shared().then(|| self.close.begin_last());
         // The writer's connection closes last, so that its checkpoint leaves a single file.
         if let Some(reading) = self.reading.take() {
             reading.close(until);

@@ -110,7 +110,7 @@ impl PostgresReader {
 }
 
 pub(super) fn connected(connecting: &Connecting) -> SqlResult<Link> {
-    let link = Link::open(connecting)?;
+    let link = Link::open(connecting, None)?;
     // A message that a person has sent is as safe as a record.
     link.batch(schema::KEEP_SYNCHRONOUS)?;
     link.batch(SETTINGS)?;

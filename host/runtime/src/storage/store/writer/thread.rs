@@ -176,13 +176,25 @@ impl Thread {
         self.change_overlays(&overlays.0, overlays.1);
     }
 
-    /// Records changes of overlays. Their contents are committed, unless that failed.
+    /// Records changes of overlays with their contents.
     #[cfg(feature = "postgres")]
     fn change_overlays(&mut self, changes: &[OverlayChange], answers: Vec<Answer<ChangeAnswer>>) {
         if changes.is_empty() {
             return;
         }
-        let recorded = self.ask(|thread| thread.engine.change_overlays(changes));
+        let recorded = match self.shared.queue.broken() {
+            Some(cause) => Err(cause),
+            None => match self.engine.change_overlays(changes) {
+                // The content of one may be what does not fit; the others must not fail with it.
+                Err(error) if changes.len() > 1 && is_of_blobs(&error) => {
+                    for (change, answer) in changes.iter().zip(answers) {
+                        self.change_overlays(std::slice::from_ref(change), vec![answer]);
+                    }
+                    return;
+                }
+                recorded => recorded.map_err(|error| Cause::of(&error)),
+            },
+        };
         for (index, answer) in answers.into_iter().enumerate() {
             let _ = answer.send(recorded.as_ref().map(|all| all[index]).map_err(Cause::clone));
         }

@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
+use conclave_core::overlay::changes::ChangeRecord;
+
 use super::*;
 use crate::storage::store::{Store, StoreAddress, StoreError, StoreReader};
+use crate::support::overlay_files::OverlayOrigin;
 
 /// The database with a folder for large blobs.
 fn with_folder(database: &TestDatabase, folder: &Path) -> PostgresAddress {
@@ -238,6 +241,42 @@ fn an_attachment_is_spared_while_its_host_may_refer_to_it() {
     assert_eq!(collect(&mut two).blobs, 0);
     ago("70 minutes");
     assert_eq!(collect(&mut two).blobs, 1);
+}
+
+/// A plugin may write a file again and again. Earlier contents must not stay until its host ends.
+#[test]
+fn a_content_of_an_overlay_is_spared_as_long_as_a_change_names_it() {
+    let Some(database) = TestDatabase::new() else { return };
+    let (mut one, mut two) = (engine(&database, "one"), engine(&database, "two"));
+    assert_eq!(commit(&mut one, &[write("a", 1, 0..1)]), []);
+    let origin = OverlayOrigin { dir: "/work".into(), display_path: "work".to_owned() };
+    let contents = [&b"first"[..], b"second"].map(|bytes| part(bytes.to_vec()));
+    let path = "notes.txt".to_owned();
+    let record = ChangeRecord::Written { path, base: None, changed_since_read: false };
+    let change = |number: u64, content: &StoredBytes| OverlayChange {
+        run: RoomId::from("a"),
+        epoch: 1,
+        origin: origin.clone(),
+        number,
+        record: record.clone(),
+        content: Some(content.clone()),
+    };
+    let stored = "SELECT count(*) FROM blobs";
+    for (content, number) in contents.iter().zip(1..) {
+        let answers = one.change_overlays(&[change(number, content)]).unwrap();
+        assert_eq!(answers, [ChangeAnswer::Recorded]);
+        // While its change may be under way, its age spares it.
+        assert_eq!(collect(&mut two).blobs, 0);
+    }
+    assert_eq!(database.number("SELECT count(*) FROM held_blobs"), 0);
+    let age = "UPDATE blobs SET stored = now() - INTERVAL '2 hours'";
+    database.link().run(age, &[]).unwrap();
+    assert_eq!(collect(&mut two).blobs, 1);
+    assert_eq!(database.number(stored), 1);
+    // A change that is late names a content that is gone: its bytes are sent again.
+    let late = change(3, &contents[0]);
+    assert_eq!(one.change_overlays(std::slice::from_ref(&late)).unwrap(), [ChangeAnswer::Recorded]);
+    assert_eq!(database.number(stored), 2);
 }
 
 #[test]
