@@ -20,6 +20,7 @@ use crate::conversations::FAILED;
 use crate::error::ServerError;
 use crate::http::{Failure, Server};
 use crate::operator::Operator;
+use crate::page;
 use crate::people::{LoginRefusal, People};
 use crate::sessions::{Identity, SESSION, Session, Sessions, is_same};
 use crate::tls::TlsError;
@@ -29,7 +30,18 @@ use crate::tokens::random_text;
 /// less than a second.
 const RELOAD: Duration = Duration::from_millis(400);
 /// The paths that need no session: the page, which holds no secret, and whether the server lives.
-const OPEN_PATHS: [&str; 6] = ["/", "/chat.css", "/chat.js", "/healthz", "/readyz", LOGIN_PATH];
+const OPEN_PATHS: [&str; 10] = [
+    "/",
+    "/chat.css",
+    "/chat.js",
+    "/page.css",
+    "/live.js",
+    "/icon.svg",
+    "/healthz",
+    "/readyz",
+    LOGIN_PATH,
+    page::LOGIN,
+];
 /// The path at which a token is exchanged for a session.
 const LOGIN_PATH: &str = "/api/session";
 /// The header by which browsers reach a host with TLS only from now on.
@@ -43,12 +55,13 @@ pub(crate) const OPERATOR: &str = "operator";
 const HEADERS: [(HeaderName, &str); 9] = [
     (
         header::CONTENT_SECURITY_POLICY,
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
-         frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; \
+         form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
     ),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
-    (header::REFERRER_POLICY, "no-referrer"),
+    // With `no-referrer` browsers would send no origin with the forms of pages.
+    (header::REFERRER_POLICY, "same-origin"),
     (header::CACHE_CONTROL, "no-store"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
@@ -246,7 +259,7 @@ impl Access {
             let what = format!("this server is {}, and not the host of the request", hosts[0]);
             return Err(Failure::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", what));
         }
-        if is_open(path) && path != LOGIN_PATH {
+        if is_open(path) && path != LOGIN_PATH && path != page::LOGIN {
             return Ok(());
         }
         let origin = headers.get(header::ORIGIN);
@@ -294,13 +307,17 @@ pub(crate) async fn guard(State(server): State<Server>, request: Request, next: 
     };
     let has_session = session.is_some();
     let is_v1 = head.uri.path().starts_with(API);
+    let page = Some(head.uri.path().to_owned()).filter(|path| page::is_page(path));
     if let Some(session) = session {
         head.extensions.insert(session);
     }
     let mut response = match admitted {
         Ok(()) => in_a_task(next.run(Request::from_parts(head, body))).await,
         Err(failure) if is_v1 => Problem::from(failure).into_response(),
-        Err(failure) => failure.into_response(),
+        Err(failure) => match page {
+            Some(page) => page::refused(failure, Some(&page)),
+            None => failure.into_response(),
+        },
     };
     if !has_session {
         // A client without a session gets one answer for each connection.

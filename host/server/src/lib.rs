@@ -16,6 +16,7 @@ mod events;
 mod followers;
 mod http;
 mod operator;
+mod page;
 mod people;
 mod readers;
 mod runs;
