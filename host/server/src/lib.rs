@@ -17,6 +17,7 @@ mod followers;
 mod http;
 mod operator;
 mod people;
+mod proxy;
 mod readers;
 mod sessions;
 mod tls;
