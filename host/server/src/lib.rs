@@ -18,6 +18,7 @@ mod http;
 mod operator;
 mod page;
 mod people;
+mod proxy;
 mod readers;
 mod runs;
 mod sessions;
