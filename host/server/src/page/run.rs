@@ -144,7 +144,7 @@ fn read(
     }
     let waits = reader.waits(Some(&row.run))?.into_iter();
     let waits = waits.map(|wait| (wait.wait.kind, wait.wait.target)).collect();
-    let pending_changes = reader.pending_changes(&row.run);
+    let pending_changes = reader.pending_changes(&row.run)?;
     Ok(Some(RunView { row, timeline, budgets, waits, prompts, pending_changes }))
 }
 
