@@ -38,6 +38,7 @@ mod support {
     pub(crate) mod abandonment;
     pub(crate) mod admission;
     pub mod blobs;
+    pub mod blocking;
     pub mod clock;
     pub(crate) mod digest;
     pub mod durable_file;
@@ -116,7 +117,7 @@ pub use sandbox::engine;
 #[cfg(feature = "sqlite")]
 pub use storage::store;
 pub use storage::{history_file, journal, overlay};
-pub use support::{blobs, clock, durable_file, fail_points, ids};
+pub use support::{blobs, blocking, clock, durable_file, fail_points, ids};
 
 pub use conclave_core::config::{self, lockfile};
 pub use conclave_core::permissions::{manifest, policy_rules};

@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use conclave_core::policy::roles::Role;
-use conclave_core::types::ids::Principal;
+use conclave_core::types::ids::{OPERATOR, Principal};
 use tokio::sync::watch;
 
 use crate::api::{API, Problem};
@@ -47,9 +47,6 @@ const OPEN_PATHS: [&str; 10] = [
 const LOGIN_PATH: &str = "/api/session";
 /// The header by which browsers reach a host with TLS only from now on.
 const HSTS: (HeaderName, &str) = (header::STRICT_TRANSPORT_SECURITY, "max-age=31536000");
-
-/// The principal of runs that nobody else began, as the runtime has it.
-pub(crate) const OPERATOR: &str = "operator";
 
 /// Headers of every response. Scripts and styles come from this server alone, and the page cannot be
 /// framed, so that no other site can act through it.

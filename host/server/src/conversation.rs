@@ -158,7 +158,7 @@ impl Conversation {
             return status;
         }
         let (store, room) = (self.store.clone(), self.room.clone());
-        let counting = tokio::task::spawn_blocking(move || {
+        let counting = conclave_runtime::blocking::spawn(move || {
             let reader = StoreReader::open(&store)?;
             let pending = reader.pending_changes(&room)?;
             let blocked = if pending == 0 { 0 } else { reader.blocked_changes(&room)? };

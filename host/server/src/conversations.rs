@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use conclave_core::inspect::pending_calls::PendingCalls;
 use conclave_core::inspect::transcript::Transcript;
 use conclave_core::journal::pending_work::WaitKey;
-use conclave_core::types::ids::{ChannelId, Principal, RoomId};
+use conclave_core::types::ids::{ChannelId, OPERATOR, Principal, RoomId};
 use conclave_core::types::request::{Refusal, RefusalCode};
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::journal::Journals;
@@ -18,7 +18,6 @@ use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{Prepared, RoomGuard, RoomHandle, RunInput, RunOptions};
 use tokio::sync::watch;
 
-use crate::access::OPERATOR;
 use crate::conversation::{Conversation, ConversationRow, WebChannel};
 use crate::error::ServerError;
 use crate::operator::Operator;

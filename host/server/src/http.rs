@@ -41,6 +41,9 @@ const BODY: usize = 256 << 10;
 const BODY_TIME: Duration = Duration::from_secs(10);
 /// Event streams at once. Each occupies a connection.
 pub(crate) const STREAMS: usize = 1_024;
+/// Requests that act on runs at once. Each may wait some seconds for a run, on a thread and with a
+/// reader of the store of its own.
+const ACTING: usize = 32;
 /// Silence of an event stream after which it sends a comment, which proxies and browsers read as a
 /// sign of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -65,6 +68,7 @@ struct ServerState {
     readers: Readers,
     followers: Followers,
     streams: Arc<Semaphore>,
+    acting: Arc<Semaphore>,
     /// Whether the server stops.
     stopping: watch::Sender<bool>,
 }
@@ -73,10 +77,12 @@ impl Server {
     /// Creates a server; [`Server::serve`] runs it.
     #[must_use]
     pub fn new(access: Access, conversations: Conversations) -> Self {
-        let streams = Arc::new(Semaphore::new(STREAMS));
+        let [streams, acting] = [STREAMS, ACTING].map(|most| Arc::new(Semaphore::new(most)));
         let (readers, stopping) = (conversations.readers(), watch::Sender::new(false));
         let followers = Followers::new(readers.clone());
-        Self(Arc::new(ServerState { access, conversations, readers, followers, streams, stopping }))
+        let state =
+            ServerState { access, conversations, readers, followers, streams, acting, stopping };
+        Self(Arc::new(state))
     }
 
     /// Serves connections, with TLS if there is a certificate, until `stop` is ready. Event streams end then, and say when to come back;
@@ -153,6 +159,14 @@ impl Server {
         Arc::clone(&self.0.streams).try_acquire_owned().map_err(|_| {
             let what =
                 format!("{STREAMS} pages are open already; close one and load this one again");
+            Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", what)
+        })
+    }
+
+    /// The permit of a request that acts. It is not waited for, as that of a stream is not.
+    pub(crate) fn acting_permit(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        Arc::clone(&self.0.acting).try_acquire_owned().map_err(|_| {
+            let what = format!("{ACTING} requests act on runs already; try again in a moment");
             Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", what)
         })
     }

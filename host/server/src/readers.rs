@@ -40,7 +40,7 @@ impl Readers {
     ) -> Result<T, ReadFailed> {
         let permit = Arc::clone(&self.0.permits).acquire_owned().await.map_err(|_| ReadFailed)?;
         let readers = Arc::clone(&self.0);
-        let reading = tokio::task::spawn_blocking(move || {
+        let reading = conclave_runtime::blocking::spawn(move || {
             // A request that is given up still reads, and has its place until then.
             let _permit = permit;
             readers.read(read)

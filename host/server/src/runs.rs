@@ -161,7 +161,7 @@ impl Runs {
             tokio::time::sleep(LOOK).await;
             let (store, run) = (self.store.clone(), row.run.clone());
             let look = move || StoreReader::open(&store)?.run(&run);
-            match tokio::task::spawn_blocking(look).await {
+            match conclave_runtime::blocking::spawn(look).await {
                 Ok(Ok(Some(row))) if row.state == RunState::Interrupted => {
                     return self.resume_run(&row).await;
                 }

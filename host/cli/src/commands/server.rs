@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use conclave_core::config::check_name;
+use conclave_core::types::ids::OPERATOR;
 use conclave_runtime::clock::{Clock as _, SystemClock};
 use conclave_server::{NewToken, PersonToken, TokenFile};
 use serde_json::json;
@@ -46,6 +47,11 @@ fn add(args: &TokenAdd, output: OutputArgs) -> Result<u8, CliError> {
     check_name(name).map_err(|error| {
         CliError::usage(format!("{name} cannot be the name of a person: it {error}"))
     })?;
+    if name == OPERATOR {
+        let what =
+            format!("{OPERATOR} cannot be the name of a person: it owns the terminal's runs");
+        return Err(CliError::usage(what).hint("choose another name"));
+    }
     let NewToken { token, hash } = NewToken::of(name)?;
     let mut made = json!({ "type": "token", "name": name, "role": role, "token": token });
     if *for_config {

@@ -147,7 +147,7 @@ async fn open_when_reached(
         let opened = tokio::select! {
             biased;
             () = &mut stop => return Ok(None),
-            opened = tokio::task::spawn_blocking(open) => opened,
+            opened = conclave_runtime::blocking::spawn(open) => opened,
         };
         let opened = opened.map_err(|broken| CliError::internal(broken.to_string()))?;
         let Err(error @ StoreError::Unreachable { .. }) = opened else {

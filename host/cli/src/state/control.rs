@@ -59,7 +59,7 @@ pub(crate) async fn send(
 pub(crate) async fn blocking<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, CliError> + Send + 'static,
 ) -> Result<T, CliError> {
-    match tokio::task::spawn_blocking(read).await {
+    match conclave_runtime::blocking::spawn(read).await {
         Ok(result) => result,
         Err(broken) => std::panic::resume_unwind(broken.into_panic()),
     }

@@ -10,6 +10,7 @@ use super::reader::{ConfigReader, SpannedValue, Table};
 use super::{Config, ProblemCode, Problems, idle_keys};
 use crate::policy::roles::Role;
 use crate::types::channel::ChannelKind;
+use crate::types::ids::OPERATOR;
 use crate::types::wording::code;
 
 /// The beginning of a hashed token, and the number of its parts: algorithm, version, costs, salt
@@ -73,6 +74,11 @@ pub(super) fn read(reader: &mut ConfigReader, root: &Table<'_>) -> ServerConfig 
         // A proxy has names of its own, such as addresses of mail.
         if !has_proxy {
             super::plugin::check_name(reader, "server.users", name, &span);
+        }
+        if name == OPERATOR {
+            let what = format!("a person cannot be called {}", code(name));
+            let help = "the runs of the terminal have that owner; choose another name".to_owned();
+            reader.error(ProblemCode::InvalidValue, &span, what, help);
         }
         let table = table.checked(reader);
         let role = table.require(reader, "role").and_then(|item| item.read(reader));

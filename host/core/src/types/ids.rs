@@ -104,6 +104,9 @@ name! {
     BackgroundId
 }
 
+/// The name of who starts runs at a terminal, which no person of a server may have.
+pub const OPERATOR: &str = "operator";
+
 /// The person or service on whose behalf a room runs, or something is asked of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

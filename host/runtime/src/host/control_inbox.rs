@@ -60,7 +60,7 @@ impl ControlInbox {
             store.mail_for(|mail| !is_in_hand(mail) && is_here(mail), |mail| !is_in_hand(mail))
         };
         // A message that cannot be read now is read at the next poll.
-        let Ok(Ok(received)) = tokio::task::spawn_blocking(look).await else { return };
+        let Ok(Ok(received)) = crate::support::blocking::spawn(look).await else { return };
         for received in received {
             self.hand_over(received, &notify);
         }
@@ -79,13 +79,13 @@ impl ControlInbox {
                 // Without a confirmation the room ended first. The message stays for the process
                 // that resumes the room, or until its sender withdraws it.
                 if confirmed.await.is_ok() {
-                    let _ = tokio::task::spawn_blocking(move || received.delete()).await;
+                    let _ = crate::support::blocking::spawn(move || received.delete()).await;
                 }
                 drop(guard);
             });
         } else if matches!(word, ControlCommand::Stop { .. }) {
             let store = self.store.clone();
-            tokio::task::spawn_blocking(move || {
+            crate::support::blocking::spawn(move || {
                 end(&store, &received);
                 drop(guard);
             });

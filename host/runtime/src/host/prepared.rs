@@ -9,7 +9,7 @@ use std::time::Duration;
 use conclave_core::config::Problems;
 use conclave_core::protocol::event::Principal;
 use conclave_core::setup::Setup;
-use conclave_core::types::ids::{PluginName, RoomId};
+use conclave_core::types::ids::{OPERATOR, PluginName, RoomId};
 use conclave_core::types::outcome::Outcome;
 
 use crate::calls::Plugins;
@@ -102,7 +102,7 @@ impl Default for RunOptions {
     fn default() -> Self {
         Self {
             ids: Arc::new(RandomIds),
-            principal: Principal("operator".into()),
+            principal: Principal(OPERATOR.into()),
             channels: Arc::new(UnattendedChannel),
             runner: Arc::new(LocalRunner::new()),
             approver: Arc::new(NoApprover),

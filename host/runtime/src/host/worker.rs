@@ -431,7 +431,7 @@ async fn any_ended(active: &mut BTreeMap<RoomId, ActiveRun>) {
 async fn off_the_loop<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
-    match tokio::task::spawn_blocking(work).await {
+    match crate::support::blocking::spawn(work).await {
         Ok(result) => result,
         Err(broken) => std::panic::resume_unwind(broken.into_panic()),
     }

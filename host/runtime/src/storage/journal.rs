@@ -278,7 +278,7 @@ async fn off_the_loop<T: Send + 'static>(
     place: String,
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> Result<T, JournalFailure> {
-    let result = tokio::task::spawn_blocking(work)
+    let result = crate::support::blocking::spawn(work)
         .await
         .unwrap_or_else(|broken| Err(std::io::Error::other(broken)));
     result.map_err(|cause| JournalFailure::new(room, place, cause))

@@ -13,7 +13,7 @@ use conclave_core::overlay::apply::{
 pub use conclave_core::overlay::apply::{ChangeDecision, ChangeDecisionKind};
 use conclave_core::overlay::changes::{ChangeRecord, ChangedFile, Changes};
 use conclave_core::protocol::event::Principal;
-use conclave_core::types::ids::RoomId;
+use conclave_core::types::ids::{OPERATOR, RoomId};
 pub use conclave_core::types::side_effect::Digest as FileDigest;
 
 use crate::imports::folder::AppliedFolder;
@@ -198,7 +198,7 @@ impl RunChanges {
         let folders = overlays.into_iter().map(FolderChanges::read);
         let folders = folders.collect::<Result<Vec<_>, _>>()?;
         let folders = folders.into_iter().filter(|folder| !folder.files.is_empty()).collect();
-        let principal = Principal("operator".into());
+        let principal = Principal(OPERATOR.into());
         Ok(Self { run: run.clone(), source, folders, principal })
     }
 

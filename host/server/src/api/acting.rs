@@ -221,9 +221,6 @@ impl Server {
         let word = ControlCommand::Tell { task, text };
         let message = message_of(session, row.run, word, key);
         self.steer(move |reader| {
-            if steering::repeated(reader, &message)? {
-                return Ok(json!({ "state": "recorded" }));
-            }
             let place = steering::tell(reader, &message, MOST)?;
             Ok(json!({ "state": match place {
                 TextPlace::Recorded => "recorded",
@@ -342,6 +339,7 @@ impl Server {
                 (approval_id(&message.room, call), steering::word_of(&message.word));
             let answer = |state| Ok(json!({ "id": id, "decision": decision, "state": state }));
             if steering::repeated(reader, &message)? {
+                steering::check_taken(reader, &message, call)?;
                 return answer("recorded");
             }
             let pending = PendingCall::find(reader, (&message.room, call), is_of_kind)?;
@@ -363,7 +361,9 @@ impl Server {
         let row = self.run(session, Action::Apply, run).await?;
         let principal = session.identity.principal.clone();
         let store = self.conversations().store().clone();
-        let deciding = tokio::task::spawn_blocking(move || {
+        let permit = self.acting_permit()?;
+        let deciding = conclave_runtime::blocking::spawn(move || {
+            let _permit = permit;
             let changes = store.changes(&row.run).map_err(|error| changes_failure(&error))?;
             decide_changes_now(changes, principal, request)
         });
@@ -376,7 +376,12 @@ impl Server {
         act: impl FnOnce(&StoreReader) -> Result<T, SteeringError> + Send + 'static,
     ) -> Result<T, Failure> {
         let store = self.conversations().store().clone();
-        let acting = tokio::task::spawn_blocking(move || act(&StoreReader::open(&store)?));
+        let permit = self.acting_permit()?;
+        let acting = conclave_runtime::blocking::spawn(move || {
+            // A request whose client has left still acts, and has its place until then.
+            let _permit = permit;
+            act(&StoreReader::open(&store)?)
+        });
         match acting.await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => Err(self.steering_failure(error)),

@@ -318,9 +318,13 @@ fn schemas() -> Value {
             "required": ["id", "run", "room", "kind", "since", "may_answer"],
             "properties": {
                 "id": text(), "run": text(), "room": text(), "since": time(),
-                "kind": { "enum": ["approval", "top-up", "user"] },
+                "kind": { "enum": ["approval", "top-up", "ask"] },
                 "may_answer": { "type": "boolean" },
-                "task": text(), "text": text(), "request": { "type": "object" },
+                "roles": { "type": "array", "items": text() },
+                "chain": { "type": "array", "items": { "type": "object" } },
+                "state": { "enum": ["open", "on-its-way", "settled", "expired", "withdrawn"] },
+                "question": text(), "request": { "type": "object" },
+                "arguments_sha256": text(),
             },
         },
         "RunList": {

@@ -141,7 +141,7 @@ fn the_records_of_child_rooms_are_in_the_stream_of_their_run() {
     let mut seen: BTreeMap<String, u64> = BTreeMap::new();
     let mut events = Vec::new();
     // The child opens in the middle, and its parent has a record of its end.
-    let is_end = |event: &Event| event.data["event"]["event"] == "background-ended";
+    let is_end = |event: &Event| event.data["event"] == "background-ended";
     while !events.last().is_some_and(is_end) {
         let event = live.next();
         let of = event.data["room"].as_str().expect("a room").to_owned();

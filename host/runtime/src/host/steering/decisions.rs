@@ -10,7 +10,7 @@ use conclave_core::types::approval::approval_id;
 use conclave_core::types::ids::{CallId, RoomId};
 
 use super::SteeringError;
-use super::delivery::may_be_sent;
+use super::delivery::{after_sending, may_be_sent};
 use crate::storage::store::{
     ControlCommand, ControlMessage, DecisionSent, MailState, StoreError, StoreReader, WaitRow,
 };
@@ -109,10 +109,13 @@ impl PendingCall {
             DecisionSent::Rival(other) => return Err(self.on_its_way(&other)),
             DecisionSent::Decided => return Err(self.decided_before(reader)),
         }
-        match self.row.is_live {
-            true if self.wait_for_record(reader, message, most)? => Ok(DecisionPlace::Recorded),
-            true => Ok(DecisionPlace::InMail),
-            false => Ok(DecisionPlace::WaitsForResume),
+        if !self.row.is_live {
+            return Ok(DecisionPlace::WaitsForResume);
+        }
+        let recorded = self.wait_for_record(reader, message, most);
+        match recorded.map_err(|error| after_sending(&self.room, error))? {
+            true => Ok(DecisionPlace::Recorded),
+            false => Ok(DecisionPlace::InMail),
         }
     }
 
@@ -200,6 +203,27 @@ fn questions(reader: &StoreReader, room: &RoomId) -> Result<QuestionFold, StoreE
     let mut questions = QuestionFold::default();
     questions.extend(reader.records(room)?);
     Ok(questions)
+}
+
+/// Checks that the run has taken this decision, which it has received: another one may have come
+/// first, or the room may have rejected it.
+///
+/// # Errors
+/// `Rejected`, `AlreadyDecided`, or if the records cannot be read.
+pub fn check_taken(
+    reader: &StoreReader,
+    message: &ControlMessage,
+    call: CallId,
+) -> Result<(), SteeringError> {
+    let id = approval_id(&message.room, call);
+    let questions = questions(reader, &message.room)?;
+    if let Some(fault) = questions.fault_of(&message.id) {
+        return Err(SteeringError::Rejected { id, fault: fault.clone() });
+    }
+    match questions.of_call(call).and_then(Question::settlement) {
+        Some(settlement) if settlement.message.as_ref() == Some(&message.id) => Ok(()),
+        settlement => Err(SteeringError::AlreadyDecided { id, decision: settlement.cloned() }),
+    }
 }
 
 /// The word for a command that settles a call.

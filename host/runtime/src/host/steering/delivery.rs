@@ -40,8 +40,7 @@ pub fn send(
             Ok(Some(delivery)) => return Ok(delivery),
             Ok(None) => std::thread::sleep(EVERY),
             // It was sent, and was neither seen in the journal nor taken back.
-            Err(SteeringError::Store(error)) => return Err(unconfirmed(&message.room, error)),
-            Err(error) => return Err(error),
+            Err(error) => return Err(after_sending(&message.room, error)),
         }
     }
 }
@@ -59,6 +58,14 @@ pub(super) fn may_be_sent(room: &RoomId, error: StoreError) -> SteeringError {
     match error {
         error @ StoreError::Unreachable { .. } => unconfirmed(room, error),
         error => error.into(),
+    }
+}
+
+/// The error of what follows the sending of a message: it may take effect all the same.
+pub(super) fn after_sending(room: &RoomId, error: SteeringError) -> SteeringError {
+    match error {
+        SteeringError::Store(error) => unconfirmed(room, error),
+        error => error,
     }
 }
 
@@ -99,6 +106,10 @@ fn look(
     let is_late = waited >= most;
     let run = || message.room.clone();
     match reader.mail().state(message)? {
+        // A message under a key may have been withdrawn by another request with it.
+        MailState::Gone if !reader.has_received(&message.room, &message.id)? => {
+            return Err(SteeringError::NotReceived { run: run(), most });
+        }
         MailState::Gone => return Ok(Some(Delivery::Recorded(message.id.clone()))),
         MailState::PutAside => return Err(SteeringError::Unreadable { run: run() }),
         state => match (receiver(reader, &message.room), state) {

@@ -7,7 +7,7 @@ use conclave_core::protocol::control::HANDOVER;
 use conclave_core::protocol::event::Event;
 use conclave_core::types::ids::RoomId;
 
-use super::delivery::{Delivery, send, until};
+use super::delivery::{Delivery, after_sending, send, until};
 use super::{SteeringError, row_of};
 use crate::storage::store::{ControlCommand, ControlMessage, RunState, StoreError, StoreReader};
 
@@ -44,7 +44,7 @@ pub fn pause(
         row_of(reader, &run).map_or(true, |row| !row.state.goes_on())
             || matches!(pause_reason(reader, &run), Ok(Some(_)))
     });
-    in_progress(reader, &run)?;
+    in_progress(reader, &run).map_err(|error| after_sending(&run, error))?;
     Ok(Paused::InProcess)
 }
 

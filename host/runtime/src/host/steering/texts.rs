@@ -7,7 +7,7 @@ use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::ids::{ControlId, TaskName};
 
-use super::delivery::{Delivery, post, send};
+use super::delivery::{Delivery, after_sending, post, repeated, send};
 use super::{SteeringError, row_of};
 use crate::storage::store::{ControlCommand, ControlMessage, RunState, StoreReader};
 
@@ -22,7 +22,8 @@ pub enum TextPlace {
     WaitsForResume,
 }
 
-/// Sends a text to a run: a message with the command `Tell`.
+/// Sends a text to a run: a message with the command `Tell`. One that the run has already, under an
+/// id that its sender chose, is not sent again.
 ///
 /// # Errors
 /// `Ended` if the run is over, `UnknownTask` if it has no such task, `Dropped` if no agent reads the
@@ -33,13 +34,16 @@ pub fn tell(
     most: Duration,
 ) -> Result<TextPlace, SteeringError> {
     let run = message.room.run();
+    if repeated(reader, message)? {
+        return received(reader, message);
+    }
     let row = row_of(reader, &run)?;
     if let RunState::Ended(status) = row.state {
         return Err(SteeringError::Ended { run, status });
     }
     // A run whose records cannot be read goes on nowhere, so the text would be lost.
     let records = reader.records(&run)?;
-    let ControlCommand::Tell { task, text } = &message.word else {
+    let ControlCommand::Tell { task, .. } = &message.word else {
         return send(reader, message, most).map(|_| TextPlace::Recorded);
     };
     if let Some(task) = task
@@ -52,10 +56,17 @@ pub fn tell(
     if row.state == RunState::Interrupted {
         return post(reader, message).map(|()| TextPlace::WaitsForResume);
     }
-    let Delivery::Recorded(id) = send(reader, message, most)? else {
+    if send(reader, message, most)? == Delivery::Waiting {
         return Ok(TextPlace::WaitsForWorker);
-    };
-    match why_dropped(&retold(reader.records(&run)?), &id, text) {
+    }
+    received(reader, message).map_err(|error| after_sending(&run, error))
+}
+
+/// The result of a text that the run has.
+fn received(reader: &StoreReader, message: &ControlMessage) -> Result<TextPlace, SteeringError> {
+    let ControlCommand::Tell { text, .. } = &message.word else { return Ok(TextPlace::Recorded) };
+    let run = message.room.run();
+    match why_dropped(&retold(reader.records(&run)?), &message.id, text) {
         Some(reason) => Err(SteeringError::Dropped { run, reason }),
         None => Ok(TextPlace::Recorded),
     }

@@ -239,7 +239,8 @@ impl Store {
     }
 
     /// Ends the lease of this host, and releases its runs although it has them open: its process ends
-    /// at once, and others may take them. What it would still write to them is refused then.
+    /// at once, and others may take them. What it still writes counts until another host has taken
+    /// its run, and is refused from then on.
     pub fn leave(&self) -> Result<(), StoreError> {
         let Some(host) = self.0.host() else { return Ok(()) };
         self.0.ask_tables(move |tables| {

@@ -24,6 +24,7 @@ use super::values::Parameter;
 use crate::storage::store::sql::{
     EngineKind, Sql, SqlError, SqlErrorKind, SqlResult, SqlRow, TakeRow, Value,
 };
+use crate::support::blocking::may_block;
 
 /// The time for a statement. One that waits longer is never cancelled, because the server would
 /// then acknowledge a commit that no standby has: its connection is closed, and the outcome is
@@ -275,10 +276,10 @@ impl Drop for Link {
     }
 }
 
-/// Runs a future on the thread of the caller; on a thread of its own where an executor runs the
-/// caller, because no executor runs within another.
+/// Runs a future on the thread of the caller if that may block; on a thread of its own where an
+/// executor runs the caller, because no executor runs within another.
 fn drive<T: Send>(runtime: &Runtime, future: impl Future<Output = T> + Send) -> SqlResult<T> {
-    if Handle::try_current().is_err() {
+    if may_block() || Handle::try_current().is_err() {
         return Ok(runtime.block_on(future));
     }
     std::thread::scope(|scope| {

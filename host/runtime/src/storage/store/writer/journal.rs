@@ -204,7 +204,7 @@ async fn messages(writer: &StoreWriter, room: RoomId) -> Vec<SentCommand> {
         let is_meant = |mail: &ControlMessage| mail.room == room;
         mail::receive(&folder, &is_meant, &|_| false, &|_| false)
     };
-    let received = tokio::task::spawn_blocking(take).await;
+    let received = crate::support::blocking::spawn(take).await;
     // Those that cannot be read now are left to the inbox.
     let received = received.map_or_else(|_| Vec::new(), Result::unwrap_or_default);
     // The files stay until the inbox finds that the room has recorded their messages.
