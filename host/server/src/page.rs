@@ -5,6 +5,7 @@
 mod act;
 mod event;
 mod inbox;
+mod parts;
 mod run;
 mod runs;
 mod text;
@@ -84,6 +85,9 @@ pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Server>)> {
         ("/runs/{run}/stop", post(act::stop).get(act::to_run)),
         ("/runs/{run}/pause", post(act::pause).get(act::to_run)),
         ("/runs/{run}/resume", post(act::resume).get(act::to_run)),
+        ("/runs/{run}/background", get(parts::background)),
+        ("/runs/{run}/changes", get(parts::changes).post(act::decide_changes)),
+        ("/runs/{run}/audit", get(parts::audit)),
         ("/runs/{run}/questions/{id}", post(act::settle).get(act::to_inbox)),
         ("/inbox", get(inbox::list)),
     ];

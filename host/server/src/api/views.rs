@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use conclave_core::inspect::audit::{AuditEntry, decision_entry, entries};
-use conclave_core::inspect::background::BackgroundTasks;
+use conclave_core::inspect::background::{BackgroundTasks, TaskRow};
 use conclave_core::inspect::explain::explain_denial;
 use conclave_core::inspect::questions::{Question, QuestionFold};
 use conclave_core::inspect::timeline::Timeline;
@@ -51,7 +51,11 @@ fn rooms_of(reader: &StoreReader, run: &RoomId) -> Result<Vec<(RoomId, Vec<Recor
 
 impl Server {
     /// The background tasks of a run, with the state of their deliveries.
-    pub(crate) async fn task_view(&self, session: &Session, run: &str) -> Result<Value, Failure> {
+    pub(crate) async fn background_tasks(
+        &self,
+        session: &Session,
+        run: &str,
+    ) -> Result<Vec<TaskRow>, Failure> {
         let row = self.run(session, Action::Read, run).await?;
         let rooms = self.read({
             let run = row.run.clone();
@@ -61,12 +65,7 @@ impl Server {
         for (room, records) in rooms.await? {
             tasks.take(&row.run, &room, records);
         }
-        let tasks = tasks.into_rows().into_iter().map(|task| {
-            let mut value = json!(task.record);
-            (value["name"], value["parent"]) = (json!(task.name), json!(task.parent));
-            value
-        });
-        Ok(json!({ "tasks": tasks.collect::<Vec<_>>() }))
+        Ok(tasks.into_rows())
     }
 
     /// The timeline of a run.
@@ -294,7 +293,12 @@ pub(super) async fn tasks(
     Extension(session): Extension<Session>,
     Path(run): Path<String>,
 ) -> Answer {
-    Ok(Json(server.task_view(&session, &run).await?))
+    let tasks = server.background_tasks(&session, &run).await?.into_iter().map(|task| {
+        let mut value = json!(task.record);
+        (value["name"], value["parent"]) = (json!(task.name), json!(task.parent));
+        value
+    });
+    Ok(Json(json!({ "tasks": tasks.collect::<Vec<_>>() })))
 }
 
 pub(super) async fn timeline(

@@ -97,6 +97,19 @@ pub(super) async fn settle(
     }
 }
 
+/// Applies or drops the changes of the version that was shown.
+pub(super) async fn decide_changes(
+    State(server): State<Server>,
+    Extension(session): Extension<Session>,
+    Path(run): Path<String>,
+    request: Request,
+) -> Done {
+    let Form { request, .. } = form(request).await?;
+    let answer = server.decide_run_changes(&session, &run, request).await?;
+    let path = format!("{}/changes", run_path(&run));
+    Ok(Redirect::to(&address(&path, [("done", answer["decision"].as_str())])))
+}
+
 pub(super) async fn to_run(Path(run): Path<String>) -> Redirect {
     Redirect::to(&run_path(&run))
 }
@@ -119,6 +132,8 @@ pub(super) fn outcome(state: &str) -> Option<&'static str> {
         "stopping" => "The run was asked to stop, and has not ended yet.",
         "paused" => "The run is paused.",
         "running" => "The run goes on.",
+        "applied" => "The changes are applied to their folders.",
+        "dropped" => "The changes are dropped.",
         _ => return None,
     })
 }

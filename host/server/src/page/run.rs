@@ -24,6 +24,7 @@ use maud::{Markup, html};
 
 use super::act;
 use super::event::{EventAddress, addresses, event};
+use super::parts::{RunPart, tabs};
 use super::text::{address, age, badge, foreign, foreign_block, run_path};
 use super::{PageFailure, Place, now, page};
 use crate::http::Server;
@@ -174,6 +175,7 @@ fn body(view: &RunView, query: &EventQuery, session: &Session, now: Millis) -> M
         @if let Some(outcome) = query.outcome { p.outcome role="status" { (outcome) } }
         div data-live[!is_over] { (head(view, now)) }
         @if !is_over { (act::forms(session, row, paused.is_some(), timeline.totals.records)) }
+        (tabs(RunPart::Events, row, session))
         div data-live[!is_over] {
             (tasks(timeline, &addresses))
             (lanes(timeline))
@@ -217,7 +219,8 @@ fn head(view: &RunView, now: Millis) -> Markup {
             @if changes > 0 {
                 p.waits {
                     (plural(changes, "changed file waits", "changed files wait"))
-                    " to be applied or dropped"
+                    " to be applied or dropped: "
+                    a href={ (run_path(row.run.as_str())) "/changes" } { "Changes" }
                 }
             }
             @if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {

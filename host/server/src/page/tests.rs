@@ -131,3 +131,19 @@ fn who_has_no_access_gets_a_form_that_leads_to_the_page() {
     assert!(form.contains("value=\"/runs/&quot;a\"") && !form.contains("<nav"), "{form}");
     assert!(!form.contains("style=") && !form.contains("<script>"), "nothing stands inline");
 }
+
+#[test]
+fn differences_are_escaped_and_decided_for_the_version_that_is_shown() {
+    let file = json!({
+        "path": "<a>.md", "old": null, "new": "x", "is_lost": false, "conflict": null,
+        "difference": { "hunks": [{ "header": "@@", "lines": ["+<b>new</b>", " same", "-old"] }] },
+    });
+    let all = json!({ "version": "v1", "folders": [{ "folder": "notes", "files": [file] }] });
+    let page = parts::differences(&all, "/runs/r/changes", true).into_string();
+    assert!(page.contains("&lt;a&gt;.md") && page.contains("+&lt;b&gt;new&lt;/b&gt;"), "{page}");
+    assert_eq!(page.matches("name=\"version\" value=\"v1\"").count(), 2, "{page}");
+    let read = parts::differences(&all, "/runs/r/changes", false).into_string();
+    assert!(read.contains("&lt;a&gt;.md") && !read.contains("<form"), "{read}");
+    let none = json!({ "version": "v1", "folders": [] });
+    assert!(!parts::differences(&none, "/runs/r/changes", true).into_string().contains("<form"));
+}
