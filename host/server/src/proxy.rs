@@ -80,7 +80,7 @@ mod tests {
         ProxiedPeople::of(&ServerConfig { users, proxy }).unwrap()
     }
 
-    fn taken(
+    fn identity_of(
         people: &ProxiedPeople,
         peer: &str,
         values: &[&[u8]],
@@ -100,12 +100,12 @@ mod tests {
         let found = Ok(Some(("ada@example.org".to_owned(), Role::Admin)));
         let people_with_role = people(Some(Role::User));
         for peer in ["127.0.0.1", "10.1.2.3", "::ffff:127.0.0.1"] {
-            assert_eq!(taken(&people_with_role, peer, &[ada]), found, "{peer}");
-            assert_eq!(taken(&people_with_role, peer, &[]), Ok(None));
+            assert_eq!(identity_of(&people_with_role, peer, &[ada]), found, "{peer}");
+            assert_eq!(identity_of(&people_with_role, peer, &[]), Ok(None));
         }
         for peer in ["127.0.0.2", "192.0.2.1", "::1", "::ffff:192.0.2.1", "no address"] {
-            assert_eq!(taken(&people_with_role, peer, &[ada]), Ok(None), "{peer}");
-            assert_eq!(taken(&people_with_role, peer, &[ada, b"bob"]), Ok(None), "{peer}");
+            assert_eq!(identity_of(&people_with_role, peer, &[ada]), Ok(None), "{peer}");
+            assert_eq!(identity_of(&people_with_role, peer, &[ada, b"bob"]), Ok(None), "{peer}");
         }
         let long = "a".repeat(NAME + 1);
         let hostile: [&[&[u8]]; 9] = [
@@ -120,13 +120,13 @@ mod tests {
             &[long.as_bytes()],
         ];
         for values in hostile {
-            let refused = taken(&people_with_role, "127.0.0.1", values);
+            let refused = identity_of(&people_with_role, "127.0.0.1", values);
             assert_eq!(refused, Err(LoginRefusal::WrongProxyHeader), "{values:?}");
         }
-        let other = taken(&people_with_role, "127.0.0.1", &[b"bob"]);
+        let other = identity_of(&people_with_role, "127.0.0.1", &[b"bob"]);
         assert_eq!(other, Ok(Some(("bob".to_owned(), Role::User))));
-        let refused = taken(&people(None), "127.0.0.1", &[b"bob"]);
+        let refused = identity_of(&people(None), "127.0.0.1", &[b"bob"]);
         assert_eq!(refused, Err(LoginRefusal::NoRole));
-        assert_eq!(taken(&people(None), "127.0.0.1", &[ada]), found);
+        assert_eq!(identity_of(&people(None), "127.0.0.1", &[ada]), found);
     }
 }

@@ -229,20 +229,29 @@ impl Thread {
                     }
                     return;
                 }
-                recorded => recorded.map_err(|error| Cause::of(&error)),
+                recorded => {
+                    self.note_contents(changes, &recorded);
+                    recorded.map_err(|error| Cause::of(&error))
+                }
             },
         };
         for (index, answer) in answers.into_iter().enumerate() {
-            let content = changes[index].content.as_ref();
-            let rejected = content.and_then(|content| self.rejected.get(&content.sha256));
-            let _ = answer.send(match (&recorded, rejected) {
-                // It is not there because it could not be stored, which tells more.
-                (Ok(all), Some(cause)) if all[index] == ChangeAnswer::NoContent => {
-                    Err(cause.clone())
-                }
-                (Ok(all), _) => Ok(all[index]),
-                (Err(cause), _) => Err(cause.clone()),
-            });
+            let _ = answer.send(recorded.as_ref().map(|all| all[index]).map_err(Cause::clone));
+        }
+    }
+
+    /// Notes whether the contents of changes could be stored.
+    #[cfg(feature = "postgres")]
+    fn note_contents(&self, changes: &[OverlayChange], recorded: &SqlResult<Vec<ChangeAnswer>>) {
+        let contents = changes.iter().filter_map(|change| change.content.as_ref());
+        let lengths = contents.map(|content| content.bytes.len());
+        match recorded {
+            Ok(_) => lengths.for_each(|bytes| self.shared.note_stored(bytes)),
+            Err(error) if is_of_blobs(error) => {
+                let cause = Cause::of(error);
+                lengths.for_each(|bytes| self.shared.note_rejected(bytes, &cause));
+            }
+            Err(_) => {}
         }
     }
 
