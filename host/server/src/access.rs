@@ -31,12 +31,13 @@ use crate::tokens::random_text;
 /// less than a second.
 const RELOAD: Duration = Duration::from_millis(400);
 /// The paths that need no session: the page, which holds no secret, and whether the server lives.
-const OPEN_PATHS: [&str; 10] = [
+const OPEN_PATHS: [&str; 11] = [
     "/",
     "/chat.css",
     "/chat.js",
     "/page.css",
     "/live.js",
+    "/inbox.js",
     "/icon.svg",
     "/healthz",
     "/readyz",

@@ -306,17 +306,24 @@ async fn asset((kind, text): (&'static str, &'static str)) -> Response {
 
 /// Reads a JSON body of limited size, within a limited time.
 pub(crate) async fn body<T: DeserializeOwned>(request: Request) -> Result<T, Failure> {
-    let read = tokio::time::timeout(BODY_TIME, Json::<T>::from_request(request, &()));
-    match read.await {
-        Ok(Ok(Json(body))) => Ok(body),
-        Ok(Err(rejection)) => {
-            Err(Failure::new(rejection.status(), "bad_arguments", rejection.body_text()))
-        }
-        Err(_) => {
-            let what = format!("the body did not arrive within {} s", BODY_TIME.as_secs());
-            Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "too_slow", what))
-        }
-    }
+    let read = in_time(Json::<T>::from_request(request, &())).await?;
+    read.map(|Json(body)| body).map_err(|rejection| {
+        Failure::new(rejection.status(), "bad_arguments", rejection.body_text())
+    })
+}
+
+/// Reads the body of a page's form, with the limits of [`body`].
+pub(crate) async fn form_body(request: Request) -> Result<String, Failure> {
+    in_time(String::from_request(request, &())).await?.map_err(|rejection| {
+        Failure::new(rejection.status(), "bad_arguments", rejection.body_text())
+    })
+}
+
+async fn in_time<T>(reading: impl Future<Output = T>) -> Result<T, Failure> {
+    tokio::time::timeout(BODY_TIME, reading).await.map_err(|_| {
+        let what = format!("the body did not arrive within {} s", BODY_TIME.as_secs());
+        Failure::new(StatusCode::REQUEST_TIMEOUT, "too_slow", what)
+    })
 }
 
 #[derive(Deserialize)]

@@ -2,14 +2,17 @@
 //! what the core's `inspect` and the store say; it decides nothing. Small modules of the page's own
 //! keep it current and fetch more, and no other script can run.
 
+mod act;
 mod event;
+mod inbox;
+mod parts;
 mod run;
 mod runs;
 mod text;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, LOCATION, SET_COOKIE};
 use axum::response::{Html, IntoResponse, Response};
@@ -18,7 +21,7 @@ use conclave_core::policy::roles::Action;
 use conclave_core::types::ids::Millis;
 use maud::{DOCTYPE, Markup, html};
 
-use crate::http::{Failure, Server};
+use crate::http::{Failure, Server, form_body};
 use crate::sessions::Session;
 
 /// The path to which a page's form sends a token.
@@ -28,26 +31,29 @@ const FIRST: &str = "/runs";
 
 const STYLE: (&str, &str) = ("text/css; charset=utf-8", include_str!("page/page.css"));
 const LIVE: (&str, &str) = ("text/javascript; charset=utf-8", include_str!("page/live.js"));
+const INBOX: (&str, &str) = ("text/javascript; charset=utf-8", include_str!("page/inbox.js"));
 const ICON: (&str, &str) = ("image/svg+xml", include_str!("page/icon.svg"));
 
 /// The files of the pages, which need no session.
-pub(crate) const FILES: [(&str, (&str, &str)); 3] =
-    [("/page.css", STYLE), ("/live.js", LIVE), ("/icon.svg", ICON)];
+pub(crate) const FILES: [(&str, (&str, &str)); 4] =
+    [("/page.css", STYLE), ("/live.js", LIVE), ("/inbox.js", INBOX), ("/icon.svg", ICON)];
 
 /// The places of the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Conversations,
     Runs,
+    Inbox,
 }
 
 impl Place {
-    const ALL: [Self; 2] = [Self::Runs, Self::Conversations];
+    const ALL: [Self; 3] = [Self::Runs, Self::Inbox, Self::Conversations];
 
     fn path(self) -> &'static str {
         match self {
             Self::Conversations => "/",
             Self::Runs => "/runs",
+            Self::Inbox => "/inbox",
         }
     }
 
@@ -55,13 +61,14 @@ impl Place {
         match self {
             Self::Conversations => "Conversations",
             Self::Runs => "Runs",
+            Self::Inbox => "Inbox",
         }
     }
 
     /// The action that a person must be allowed to see the place.
     fn action(self) -> Action {
         match self {
-            Self::Conversations | Self::Runs => Action::List,
+            Self::Conversations | Self::Runs | Self::Inbox => Action::List,
         }
     }
 }
@@ -69,8 +76,21 @@ impl Place {
 /// The routes of the pages.
 pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Server>)> {
     let file = |(path, (kind, text))| (path, get(async move || ([(CONTENT_TYPE, kind)], text)));
-    let pages =
-        [(LOGIN, post(log_in)), ("/runs", get(runs::list)), ("/runs/{run}", get(run::show))];
+    // The address of a form is that of its page, for a browser that asks for it later.
+    let pages = [
+        (LOGIN, post(log_in)),
+        ("/runs", get(runs::list)),
+        ("/runs/{run}", get(run::show)),
+        ("/runs/{run}/messages", post(act::say).get(act::to_run)),
+        ("/runs/{run}/stop", post(act::stop).get(act::to_run)),
+        ("/runs/{run}/pause", post(act::pause).get(act::to_run)),
+        ("/runs/{run}/resume", post(act::resume).get(act::to_run)),
+        ("/runs/{run}/background", get(parts::background)),
+        ("/runs/{run}/changes", get(parts::changes).post(act::decide_changes)),
+        ("/runs/{run}/audit", get(parts::audit)),
+        ("/runs/{run}/questions/{id}", post(act::settle).get(act::to_inbox)),
+        ("/inbox", get(inbox::list)),
+    ];
     FILES.into_iter().map(file).chain(pages).collect()
 }
 
@@ -139,7 +159,11 @@ pub(crate) fn refused(failure: Failure, path: Option<&str>) -> Response {
 }
 
 /// Exchanges a token for a cookie, for a form without a script.
-async fn log_in(State(server): State<Server>, body: String) -> Response {
+async fn log_in(State(server): State<Server>, request: Request) -> Response {
+    let body = match form_body(request).await {
+        Ok(body) => body,
+        Err(failure) => return refused(failure, None),
+    };
     let (mut token, mut page) = (String::new(), FIRST.to_owned());
     for (name, value) in url::form_urlencoded::parse(body.as_bytes()) {
         match &*name {

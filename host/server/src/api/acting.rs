@@ -424,10 +424,12 @@ impl Server {
 /// The room and the call of a question of this run.
 fn question_of(row: &RunRow, id: &str) -> Result<(RoomId, CallId), Failure> {
     let parsed = parse_approval_id(id).map(|(room, call)| (RoomId::from(room), call));
-    parsed.filter(|(room, _)| room.run() == row.run).ok_or_else(|| {
-        let what = "the run has no such question; an id is that of the list of questions";
-        Failure::new(StatusCode::NOT_FOUND, "question_not_found", what)
-    })
+    parsed.filter(|(room, _)| room.run() == row.run).ok_or_else(no_question)
+}
+
+pub(super) fn no_question() -> Failure {
+    let what = "the run has no such question; an id is that of the list of questions";
+    Failure::new(StatusCode::NOT_FOUND, "question_not_found", what)
 }
 
 fn decide_changes_now(

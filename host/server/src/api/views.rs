@@ -7,13 +7,15 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use conclave_core::inspect::audit::{AuditEntry, decision_entry, entries};
-use conclave_core::inspect::background::BackgroundTasks;
+use conclave_core::inspect::background::{BackgroundTasks, TaskRow};
 use conclave_core::inspect::explain::explain_denial;
+use conclave_core::inspect::questions::{Question, QuestionFold};
 use conclave_core::inspect::timeline::Timeline;
 use conclave_core::journal::record::retold;
-use conclave_core::policy::roles::Action;
+use conclave_core::policy::roles::{Action, RoleRefusal};
 use conclave_core::protocol::event::{Event, Record};
 use conclave_core::protocol::notice::Notice;
+use conclave_core::types::approval::parse_approval_id;
 use conclave_core::types::ids::{CallId, Millis, RoomId};
 use conclave_runtime::overlay::diff::{TextChange, as_text, text_change};
 use conclave_runtime::overlay::{FolderChanges, PendingChange, RunChanges};
@@ -21,7 +23,7 @@ use conclave_runtime::store::{RunRow, RunState, StoreError, StoreReader};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::acting::changes_failure;
+use super::acting::{changes_failure, no_question};
 use super::{Problem, bad_arguments, owner};
 use crate::conversations::FAILED;
 use crate::http::{Failure, Server};
@@ -32,6 +34,15 @@ const COMPARED: usize = 512 << 10;
 
 type Answer = Result<Json<Value>, Problem>;
 
+/// A question that waits, for one person.
+pub(crate) struct PersonQuestion {
+    pub(crate) question: Question,
+    /// Whether a process has its room open: only then its time passes.
+    pub(crate) is_live: bool,
+    /// Whether this person may settle it.
+    pub(crate) may_settle: Result<(), RoleRefusal>,
+}
+
 /// The records of the rooms of a run, the root's first.
 fn rooms_of(reader: &StoreReader, run: &RoomId) -> Result<Vec<(RoomId, Vec<Record>)>, StoreError> {
     let rooms = reader.rooms(run)?.into_iter().map(|row| row.room);
@@ -40,7 +51,11 @@ fn rooms_of(reader: &StoreReader, run: &RoomId) -> Result<Vec<(RoomId, Vec<Recor
 
 impl Server {
     /// The background tasks of a run, with the state of their deliveries.
-    pub(crate) async fn task_view(&self, session: &Session, run: &str) -> Result<Value, Failure> {
+    pub(crate) async fn background_tasks(
+        &self,
+        session: &Session,
+        run: &str,
+    ) -> Result<Vec<TaskRow>, Failure> {
         let row = self.run(session, Action::Read, run).await?;
         let rooms = self.read({
             let run = row.run.clone();
@@ -50,12 +65,7 @@ impl Server {
         for (room, records) in rooms.await? {
             tasks.take(&row.run, &room, records);
         }
-        let tasks = tasks.into_rows().into_iter().map(|task| {
-            let mut value = json!(task.record);
-            (value["name"], value["parent"]) = (json!(task.name), json!(task.parent));
-            value
-        });
-        Ok(json!({ "tasks": tasks.collect::<Vec<_>>() }))
+        Ok(tasks.into_rows())
     }
 
     /// The timeline of a run.
@@ -152,7 +162,10 @@ impl Server {
 
     /// The calls and questions that wait for a person, of all runs that this one may read, the
     /// oldest first.
-    pub(crate) async fn question_view(&self, session: &Session) -> Result<Vec<Value>, Failure> {
+    pub(crate) async fn questions(
+        &self,
+        session: &Session,
+    ) -> Result<Vec<PersonQuestion>, Failure> {
         session.may(Action::List, None)?;
         let read = self.read(|reader, config| {
             let (questions, _) = reader.questions(None)?;
@@ -168,18 +181,36 @@ impl Server {
                 if run.config.as_deref() != Some(config) || row.is_next_message(run) {
                     continue;
                 }
-                all.extend(row.question.map(|question| (owner(run), question)));
+                let is_live = row.wait.is_live;
+                all.extend(row.question.map(|question| (owner(run), question, is_live)));
             }
+            all.sort_by_key(|(_, question, _)| question.since);
             Ok(all)
         });
-        let all = read.await?.into_iter().filter_map(|(owner, question)| {
+        let all = read.await?.into_iter().filter_map(|(owner, question, is_live)| {
             session.may(Action::Read, Some(&owner)).ok()?;
-            let mut value = json!(question);
-            value["roles"] = json!(question.may_answer);
-            value["may_answer"] = session.may(question.action(), Some(&owner)).is_ok().into();
-            Some(value)
+            let may_settle = session.may(question.action(), Some(&owner));
+            Some(PersonQuestion { question, is_live, may_settle })
         });
         Ok(all.collect())
+    }
+
+    /// A question by its id, wherever it stands.
+    pub(crate) async fn question(&self, session: &Session, id: &str) -> Result<Question, Failure> {
+        let (room, call) = parse_approval_id(id).ok_or_else(no_question)?;
+        let room = RoomId::from(room);
+        let row = self.run(session, Action::Read, room.run().as_str()).await?;
+        let read = self.read(move |reader, _| {
+            let (waiting, _) = reader.questions(Some(&row.run))?;
+            let mut waiting = waiting.into_iter().filter_map(|row| row.question);
+            if let Some(found) = waiting.find(|it| it.room == room && it.call == call) {
+                return Ok(Some(found));
+            }
+            let mut all = QuestionFold::default();
+            all.extend(reader.records(&room)?);
+            Ok(all.of_call(call).cloned())
+        });
+        read.await?.ok_or_else(no_question)
     }
 
     /// The pending changes of a run in its folders, with their version.
@@ -262,7 +293,12 @@ pub(super) async fn tasks(
     Extension(session): Extension<Session>,
     Path(run): Path<String>,
 ) -> Answer {
-    Ok(Json(server.task_view(&session, &run).await?))
+    let tasks = server.background_tasks(&session, &run).await?.into_iter().map(|task| {
+        let mut value = json!(task.record);
+        (value["name"], value["parent"]) = (json!(task.name), json!(task.parent));
+        value
+    });
+    Ok(Json(json!({ "tasks": tasks.collect::<Vec<_>>() })))
 }
 
 pub(super) async fn timeline(
@@ -307,7 +343,13 @@ pub(super) async fn questions(
     State(server): State<Server>,
     Extension(session): Extension<Session>,
 ) -> Answer {
-    Ok(Json(json!({ "questions": server.question_view(&session).await? })))
+    let all = server.questions(&session).await?.into_iter().map(|it| {
+        let mut value = json!(it.question);
+        value["roles"] = json!(it.question.may_answer);
+        value["may_answer"] = it.may_settle.is_ok().into();
+        value
+    });
+    Ok(Json(json!({ "questions": all.collect::<Vec<_>>() })))
 }
 
 pub(super) async fn changes(

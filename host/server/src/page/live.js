@@ -17,6 +17,14 @@ function read(address) {
   });
 }
 
+// Whether a reader is at work in this part, or has written something in it: it stays as it is.
+function isUsed(part) {
+  const field = document.activeElement?.closest("input, textarea, select, button, summary");
+  const isWritten = ({ value, defaultValue }) => value !== defaultValue;
+  return (field && part.contains(field)) || part.querySelector("details[open]") ||
+    [...part.querySelectorAll("input, textarea")].some(isWritten);
+}
+
 // Elements with the same id stay, with what a reader opened in them.
 function update(here, there) {
   if (here.isEqualNode(there)) return;
@@ -26,12 +34,17 @@ function update(here, there) {
     here.replaceChildren(...there.childNodes);
     return;
   }
-  here.replaceChildren(...children.map((child) => {
+  const next = children.map((child) => {
     const old = known.get(child.id);
     if (!old) return document.adoptNode(child);
-    if (!old.isEqualNode(child)) old.replaceChildren(...child.childNodes);
+    if (!old.isEqualNode(child) && !isUsed(old)) old.replaceChildren(...child.childNodes);
     return old;
-  }));
+  });
+  // An element that is moved loses the focus.
+  if (next.length === here.children.length && next.every((child, place) => child === here.children[place])) return;
+  const focused = document.activeElement;
+  here.replaceChildren(...next);
+  if (focused?.isConnected) focused.focus({ preventScroll: true });
 }
 
 function refresh(live, there) {
@@ -40,24 +53,24 @@ function refresh(live, there) {
   const [list, next] = [live, there].map((part) => part.querySelector("[data-keyed]"));
   if (list && next) {
     update(list, next);
-    list.dispatchEvent(new CustomEvent("changed", { bubbles: true }));
-  } else if (!live.isEqualNode(there)) {
+  } else if (!live.isEqualNode(there) && !isUsed(live)) {
     live.replaceChildren(...there.childNodes);
   }
+  live.dispatchEvent(new CustomEvent("changed", { bubbles: true }));
   if (inside && focus && !live.contains(document.activeElement)) {
     [...live.querySelectorAll("a")].find((link) => link.getAttribute("href") === focus)?.focus();
   }
 }
 
 async function poll() {
-  const live = document.querySelector("[data-live]");
-  if (!live) return;
+  const parts = document.querySelectorAll("[data-live]");
+  if (!parts.length) return;
   try {
     if (document.visibilityState === "visible" && !String(getSelection())) {
       const page = await read(location.href);
-      const there = page.querySelector("[data-live]");
+      const there = page.querySelectorAll("[data-live]");
       const more = page.querySelector("#rows");
-      if (there) refresh(live, there);
+      if (there.length) parts.forEach((live, place) => refresh(live, there[place] ?? live));
       // A run that has ended has nothing that changes.
       else if (page.querySelector("main")) location.reload();
       const rows = document.querySelector("#rows");

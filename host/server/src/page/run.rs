@@ -17,11 +17,14 @@ use conclave_core::journal::recovery::Unfinished;
 use conclave_core::policy::budget::Budget;
 use conclave_core::policy::roles::Action;
 use conclave_core::protocol::event::Record;
+use conclave_core::room::Room;
 use conclave_core::types::ids::{Millis, RoomId};
 use conclave_runtime::store::{RunRow, RunState, StoreError, StoreReader};
 use maud::{Markup, html};
 
+use super::act;
 use super::event::{EventAddress, addresses, event};
+use super::parts::{RunPart, tabs};
 use super::text::{address, age, badge, foreign, foreign_block, run_path};
 use super::{PageFailure, Place, now, page};
 use crate::http::Server;
@@ -45,6 +48,8 @@ struct EventQuery {
     from: usize,
     /// The event that is shown in full.
     event: Option<String>,
+    /// What came of the form that led here.
+    outcome: Option<&'static str>,
 }
 
 /// The kind of those events that a reader of a long run should notice.
@@ -61,6 +66,7 @@ impl EventQuery {
                 "kind" => query.kind = value,
                 "text" => query.text = value,
                 "event" => query.event = value,
+                "done" => query.outcome = value.and_then(|state| act::outcome(&state)),
                 "from" => query.from = value.and_then(|from| from.parse().ok()).unwrap_or(0),
                 _ => {}
             }
@@ -104,6 +110,8 @@ struct RunView {
     /// The prompts of the event that is shown in full.
     prompts: Vec<ModelPrompt>,
     pending_changes: usize,
+    /// The reason of its pause; `None` if it is not paused.
+    paused: Option<String>,
 }
 
 pub(super) async fn show(
@@ -119,7 +127,7 @@ pub(super) async fn show(
     let read = server.read(move |reader, _| read(reader, row, has_event, now)).await?;
     let view = read.ok_or_else(|| PageFailure::unreadable(&run))?;
     let title = format!("Run {run}");
-    Ok(page(&title, Place::Runs, &session, &body(&view, &query, now)))
+    Ok(page(&title, Place::Runs, &session, &body(&view, &query, &session, now)))
 }
 
 /// Reads a run; `None` if its records do not begin with an opening.
@@ -136,7 +144,9 @@ fn read(
         true => records.iter().cloned().flat_map(prompts).collect(),
         false => Vec::new(),
     };
-    let budgets = records.first().cloned().map(budgets).unwrap_or_default();
+    let root = records.first().cloned().map(|records| Unfinished::fold(records).room);
+    let budgets = root.as_ref().map(budgets).unwrap_or_default();
+    let paused = root.and_then(|room| room.paused().map(str::to_owned));
     let Some(mut timeline) = Timeline::of(records) else { return Ok(None) };
     // The records of a run that goes on say nothing about the time since the newest.
     if !matches!(row.state, RunState::Ended(_)) {
@@ -145,12 +155,11 @@ fn read(
     let waits = reader.waits(Some(&row.run))?.into_iter();
     let waits = waits.map(|wait| (wait.wait.kind, wait.wait.target)).collect();
     let pending_changes = reader.pending_changes(&row.run)?;
-    Ok(Some(RunView { row, timeline, budgets, waits, prompts, pending_changes }))
+    Ok(Some(RunView { row, timeline, budgets, waits, prompts, pending_changes, paused }))
 }
 
-/// The limits of a run, with what its root room has used, by a fold of the room's records.
-fn budgets(records: Vec<Record>) -> Vec<(Budget, u64, u64)> {
-    let room = Unfinished::fold(records).room;
+/// The limits of a run, with what its root room has used.
+fn budgets(room: &Room) -> Vec<(Budget, u64, u64)> {
     let (limits, spent) = (room.limits().clone(), room.spent());
     // The room alone measures time and memory.
     let measured =
@@ -158,13 +167,16 @@ fn budgets(records: Vec<Record>) -> Vec<(Budget, u64, u64)> {
     measured.filter_map(|it| Some((it, it.of(&spent), it.limit(&limits)?))).collect()
 }
 
-fn body(view: &RunView, query: &EventQuery, now: Millis) -> Markup {
-    let RunView { row, timeline, .. } = view;
+fn body(view: &RunView, query: &EventQuery, session: &Session, now: Millis) -> Markup {
+    let RunView { row, timeline, paused, .. } = view;
     let is_over = matches!(row.state, RunState::Ended(_));
     let addresses = addresses(timeline);
     html! {
+        @if let Some(outcome) = query.outcome { p.outcome role="status" { (outcome) } }
+        div data-live[!is_over] { (head(view, now)) }
+        @if !is_over { (act::forms(session, row, paused.is_some(), timeline.totals.records)) }
+        (tabs(RunPart::Events, row, session))
         div data-live[!is_over] {
-            (head(view, now))
             (tasks(timeline, &addresses))
             (lanes(timeline))
         }
@@ -198,12 +210,17 @@ fn head(view: &RunView, now: Millis) -> Markup {
             ul.counts { @for count in counts(timeline) { li { (count) } } }
             (budget_bars(view))
             @for (kind, target) in for_people {
-                p.waits { "Waits for a person: " b { (kind) } " " (foreign(target)) }
+                p.waits {
+                    "Waits for a person: " b { (kind) } " " (foreign(target)) " "
+                    a href="/inbox" { "Inbox" }
+                }
             }
+            @if let Some(reason) = &view.paused { p.waits { "Paused: " (foreign(reason)) } }
             @if changes > 0 {
                 p.waits {
                     (plural(changes, "changed file waits", "changed files wait"))
-                    " to be applied or dropped"
+                    " to be applied or dropped: "
+                    a href={ (run_path(row.run.as_str())) "/changes" } { "Changes" }
                 }
             }
             @if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
@@ -391,7 +408,7 @@ fn events(view: &RunView, query: &EventQuery, addresses: &[EventAddress]) -> Mar
                     }
                 }
             }
-            p.faint {
+            p.faint.note {
                 "Times are the run's own, from " (moment(timeline.started))
                 " UTC; those in which no host ran are left out."
             }

@@ -2,7 +2,7 @@
 //! miss is escaped, and a word that resembles another is marked.
 
 use conclave_core::inspect::amounts::{ago, moment};
-use conclave_core::inspect::foreign_text::{look_alike, readable};
+use conclave_core::inspect::foreign_text::{escaped, look_alike, readable};
 use conclave_core::inspect::telling::Tone;
 use conclave_core::types::ids::Millis;
 use maud::{Markup, html};
@@ -20,9 +20,25 @@ pub(super) fn foreign_block(text: &str) -> Markup {
     html! { pre.foreign dir="auto" { (readable(text)) } (warning(text)) }
 }
 
+/// A text that a person decides about, within a line: runs of blanks are escaped too.
+pub(super) fn exact(text: &str) -> Markup {
+    html! { bdi { (escaped(text)) } (mark(look_alike(text))) }
+}
+
+/// A text that a person decides about, with its lines.
+pub(super) fn exact_block(text: &str) -> Markup {
+    html! { pre.foreign dir="auto" { (escaped(text)) } (mark(look_alike(text))) }
+}
+
 /// The mark of a text with a word that resembles another.
 fn warning(text: &str) -> Markup {
-    let found = (!text.is_ascii() && text.len() <= SEARCHED).then(|| look_alike(text)).flatten();
+    // The sign of a text that was cut is not the text's.
+    let text = text.trim_end_matches('…');
+    let is_searched = !text.is_ascii() && text.len() <= SEARCHED;
+    mark(is_searched.then(|| look_alike(text)).flatten())
+}
+
+fn mark(found: Option<(String, String)>) -> Markup {
     html! {
         @if let Some((word, seen)) = found {
             " " span.alike {

@@ -14,7 +14,7 @@ use crate::cli::{conclave, text};
 use conclave_test_support::until;
 
 /// Returns a config whose agent calls a tool that needs an approval and then repeats its input.
-fn waiting() -> Rig {
+pub(super) fn waiting() -> Rig {
     let config = format!(
         "entry = \"desk\"\n[tasks.desk]\nagent = \"actor\"\n[plugins.actor]\nsource = \"{}\"\ngrants.tools = [\"echo.*\"]\n\
          config = {{ script = [{{ call = \"echo.run\", arguments = {{ text = \"it ran\" }} }}] }}\n[plugins.echo]\nsource = \"{}\"\n\

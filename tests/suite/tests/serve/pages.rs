@@ -1,7 +1,11 @@
 //! The pages over HTTP, as a browser without scripts reads them.
 
-use super::client::Served;
-use super::people::{begin, token};
+use conclave_test_support::until;
+use serde_json::json;
+
+use super::acting::waiting;
+use super::client::{Response, Served};
+use super::people::token;
 use super::{WEB, echo};
 
 #[test]
@@ -12,15 +16,17 @@ fn a_run_and_its_events_are_read_without_a_script_by_who_may_read_it() {
     let mut served = Served::start(&rig, &[]);
     let [ada, bob, vera] = tokens.each_ref().map(|token| served.log_in(token));
     served.with_cookie(&ada);
-    let room = begin(&served);
-    served.send(&room, "a", "<b>Good</b> p\u{430}ypal");
-    served.events(&room, None).entry_so(|entry| entry["kind"] == "answer");
+    let started = served.post("/api/v1/runs", &json!({ "text": "<b>Good</b> p\u{430}ypal" }));
+    let room = started.body["run"].as_str().expect("a run").to_owned();
+    let state = || served.get(&format!("/api/v1/runs/{room}")).body["state"].clone();
+    until("its end", || (state() == "done").then_some(()));
     let list = served.get("/runs");
     assert_eq!(list.status, 200, "{}", list.text);
     assert!(list.text.contains(&format!("href=\"/runs/{room}\"")), "{}", list.text);
     let run = served.get(&format!("/runs/{room}"));
     assert_eq!(run.status, 200, "{}", run.text);
-    assert!(run.text.contains("&lt;b&gt;Good&lt;/b&gt;") && !run.text.contains("<b>Good"));
+    assert!(run.text.contains("&lt;b&gt;Good&lt;/b&gt;"), "{}", run.text);
+    assert!(!run.text.contains("<b>Good"), "{}", run.text);
     assert!(run.text.contains("look-alike"), "{}", run.text);
     let policy = run.header("content-security-policy").expect("each page has one");
     assert!(policy.contains("require-trusted-types-for 'script'") && !policy.contains("unsafe"));
@@ -38,4 +44,131 @@ fn a_run_and_its_events_are_read_without_a_script_by_who_may_read_it() {
     let form = served.get(&event);
     assert_eq!(form.status, 401);
     assert!(form.text.contains("action=\"/login\"") && !form.text.contains("Good"));
+}
+
+/// Sends a form of a page, as a browser does.
+fn send_form(served: &Served, path: &str, fields: &[(&str, &str)]) -> Response {
+    let encoded = |text: &str| -> String { text.bytes().map(|it| format!("%{it:02x}")).collect() };
+    let fields: Vec<String> =
+        fields.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+    served.request("POST", path, &served.own(), &fields.join("&"))
+}
+
+/// The value of a hidden field of a page.
+fn hidden<'a>(page: &'a Response, name: &str) -> &'a str {
+    let mark = format!("name=\"{name}\" value=\"");
+    let rest = page.text.split(&mark).nth(1);
+    rest.and_then(|rest| rest.split('"').next()).unwrap_or_else(|| panic!("{name}: {}", page.text))
+}
+
+#[test]
+fn an_approver_decides_by_a_form_and_whoever_comes_second_learns_who_did() {
+    let rig = waiting();
+    let people = [
+        ("olga", "operator"),
+        ("vera", "viewer"),
+        ("petra", "approver"),
+        ("paul", "approver"),
+        ("ada", "user"),
+    ];
+    let tokens = people.map(|(name, role)| token(&rig, name, role));
+    let mut served = Served::start(&rig, &[]);
+    let [olga, vera, petra, paul, ada] = tokens.each_ref().map(|token| served.log_in(token));
+    served.with_cookie(&olga);
+    let started = served.post("/api/v1/runs", &json!({ "text": "go" }));
+    let run = started.body["run"].as_str().expect("a run").to_owned();
+    until("a question", || served.get("/inbox").text.contains("echo.run").then_some(()));
+    let path = format!("/runs/{run}/questions/{run}:c1");
+    fn approve(digest: &str) -> [(&str, &str); 2] {
+        [("decision", "approve"), ("arguments_sha256", digest)]
+    }
+    // A viewer reads what waits, has no button, and decides nothing with a form of another page.
+    served.with_cookie(&vera);
+    let inbox = served.get("/inbox");
+    assert!(inbox.text.contains("it ran") && !inbox.text.contains("<form"), "{}", inbox.text);
+    assert!(!served.get(&format!("/runs/{run}")).text.contains("method=\"post\""));
+    served.with_cookie(&petra);
+    let inbox = served.get("/inbox");
+    let digest = hidden(&inbox, "arguments_sha256").to_owned();
+    served.with_cookie(&vera);
+    let refused = send_form(&served, &path, &approve(&digest));
+    assert_eq!(refused.status, 403, "{}", refused.text);
+    assert!(refused.text.contains("approver"), "{}", refused.text);
+    // To another user the run does not exist.
+    served.with_cookie(&ada);
+    assert!(!served.get("/inbox").text.contains(&run));
+    assert_eq!(send_form(&served, &path, &approve(&digest)).status, 404);
+    // Another web site's form, and one about other arguments.
+    served.with_cookie(&petra);
+    let mut foreign = served.own();
+    foreign[1].1 = "http://there".to_owned();
+    assert_eq!(served.request("POST", &path, &foreign, "decision=approve").status, 403);
+    let other = send_form(&served, &path, &approve(&"0".repeat(64)));
+    assert_eq!(other.status, 409, "{}", other.text);
+    assert!(other.text.contains("name=\"arguments_sha256\""), "it still waits: {}", other.text);
+    // Twice, as by a double click: the second is the same decision.
+    for _ in 0..2 {
+        let decided = send_form(&served, &path, &approve(&digest));
+        assert_eq!(decided.status, 303, "{}", decided.text);
+        let inbox = decided.header("location").expect("it leads to the inbox");
+        let inbox = served.get(inbox);
+        assert_eq!(inbox.status, 200, "{}", inbox.text);
+        assert!(inbox.text.contains("approved by <bdi>a person at the server (petra)"));
+        assert!(inbox.text.contains("Nothing waits for a person"), "{}", inbox.text);
+    }
+    served.with_cookie(&paul);
+    let late = send_form(&served, &path, &[("decision", "refuse"), ("arguments_sha256", &digest)]);
+    assert_eq!(late.status, 409, "{}", late.text);
+    assert!(late.text.contains("approved by a person at the server (petra)"), "{}", late.text);
+    assert_eq!(served.get(&path).status, 303, "a form's address leads to its page");
+    // The further pages of the run, each for those who may read it.
+    let parts = ["background", "changes", "audit"].map(|part| format!("/runs/{run}/{part}"));
+    let audit = served.get(&parts[2]);
+    assert!(audit.text.contains("<td>approved</td>"), "{}", audit.text);
+    assert!(audit.text.contains("<bdi>petra</bdi>"), "{}", audit.text);
+    for (cookie, statuses) in [(&vera, [200, 200, 403]), (&ada, [404; 3])] {
+        served.with_cookie(cookie);
+        assert_eq!(parts.each_ref().map(|path| served.get(path).status), statuses);
+    }
+    served.with_cookie(&vera);
+    assert_eq!(send_form(&served, &parts[1], &[("decision", "drop")]).status, 403);
+    assert!(!served.get(&format!("/runs/{run}")).text.contains("/audit\""));
+}
+
+#[test]
+fn an_operator_speaks_pauses_and_stops_by_forms() {
+    let rig = waiting();
+    let tokens =
+        [("olga", "operator"), ("petra", "approver")].map(|(name, role)| token(&rig, name, role));
+    let mut served = Served::start(&rig, &[]);
+    let [olga, petra] = tokens.each_ref().map(|token| served.log_in(token));
+    served.with_cookie(&olga);
+    let started = served.post("/api/v1/runs", &json!({ "text": "go" }));
+    let run = format!("/runs/{}", started.body["run"].as_str().expect("a run"));
+    until("a question", || served.get("/inbox").text.contains("echo.run").then_some(()));
+    let seen = hidden(&served.get(&run), "seen").to_owned();
+    let say = [("text", "look into /docs"), ("seen", &*seen)];
+    let act = |served: &Served, act: &str, fields: &[(&str, &str)]| {
+        let answer = send_form(served, &format!("{run}/{act}"), fields);
+        assert_eq!(answer.status, 303, "{act}: {}", answer.text);
+        served.get(answer.header("location").expect("it leads to the run"))
+    };
+    for _ in 0..2 {
+        assert!(act(&served, "messages", &say).text.contains("The run has the message"));
+    }
+    let paused = act(&served, "pause", &[("reason", "the <disk>")]);
+    assert!(paused.text.contains("Paused: <bdi>the &lt;disk&gt;</bdi>"), "{}", paused.text);
+    assert!(paused.text.contains(&format!("action=\"{run}/resume\"")));
+    // An approver may do none of it.
+    served.with_cookie(&petra);
+    assert!(!served.get(&run).text.contains("method=\"post\""));
+    assert_eq!(send_form(&served, &format!("{run}/resume"), &[]).status, 403);
+    served.with_cookie(&olga);
+    act(&served, "resume", &[]);
+    let ended = act(&served, "stop", &[("reason", "enough")]);
+    assert!(ended.text.contains("The run has ended"), "{}", ended.text);
+    assert!(!ended.text.contains("method=\"post\""), "nothing is left to do");
+    let id = &run["/runs/".len()..];
+    let audit = served.get(&format!("/api/v1/runs/{id}/audit")).text;
+    assert_eq!(audit.matches("\"kind\":\"message\"").count(), 1, "it was said once: {audit}");
 }

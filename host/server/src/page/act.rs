@@ -1,0 +1,171 @@
+//! The forms of the pages. Each calls the function that API v1 calls for the same request, and leads
+//! back to a page that says what came of it.
+
+use axum::Extension;
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use conclave_core::policy::roles::Action;
+use conclave_runtime::store::RunRow;
+use maud::{Markup, html};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::text::{address, run_path};
+use super::{PageFailure, inbox};
+use crate::api::acting::ReasonRequest;
+use crate::api::{bad_arguments, owner};
+use crate::http::{Failure, Server, form_body};
+use crate::sessions::Session;
+
+/// The field with the number of records that the page showed. It is no part of the request, and
+/// tells a form from the same one on a later page.
+const SEEN: &str = "seen";
+
+/// A form as a browser sent it.
+struct Form<T> {
+    request: T,
+    /// The idempotency key: a form that is sent twice, as by a double click, takes effect once.
+    key: String,
+}
+
+async fn form<T: DeserializeOwned>(request: Request) -> Result<Form<T>, Failure> {
+    let path = request.uri().path().to_owned();
+    let body = form_body(request).await?;
+    let fields = url::form_urlencoded::parse(body.as_bytes())
+        .filter(|(name, value)| name != SEEN && !value.is_empty())
+        // Browsers end the lines of a field with both characters.
+        .map(|(name, value)| (name.into_owned(), Value::from(value.replace("\r\n", "\n"))));
+    let request = serde_json::from_value(Value::Object(fields.collect()));
+    let request = request.map_err(|error| bad_arguments(&format!("the form: {error}")))?;
+    Ok(Form { request, key: format!("{path}?{body}") })
+}
+
+type Done = Result<Redirect, PageFailure>;
+
+pub(super) async fn say(
+    State(server): State<Server>,
+    Extension(session): Extension<Session>,
+    Path(run): Path<String>,
+    request: Request,
+) -> Done {
+    let Form { request, key } = form(request).await?;
+    Ok(back(&run, &server.say(&session, &run, request, Some(&key)).await?))
+}
+
+pub(super) async fn stop(
+    State(server): State<Server>,
+    Extension(session): Extension<Session>,
+    Path(run): Path<String>,
+    request: Request,
+) -> Done {
+    let Form::<ReasonRequest> { request, .. } = form(request).await?;
+    Ok(back(&run, &server.stop_run(&session, &run, request, None).await?))
+}
+
+pub(super) async fn pause(
+    State(server): State<Server>,
+    Extension(session): Extension<Session>,
+    Path(run): Path<String>,
+    request: Request,
+) -> Done {
+    let Form::<ReasonRequest> { request, .. } = form(request).await?;
+    Ok(back(&run, &server.pause_run(&session, &run, request, None).await?))
+}
+
+pub(super) async fn resume(
+    State(server): State<Server>,
+    Extension(session): Extension<Session>,
+    Path(run): Path<String>,
+) -> Done {
+    Ok(back(&run, &server.resume_run(&session, &run, None).await?))
+}
+
+/// Decides or answers. The inbox then says where the question stands, or why nothing was decided.
+pub(super) async fn settle(
+    State(server): State<Server>,
+    Extension(session): Extension<Session>,
+    Path((run, id)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, PageFailure> {
+    let settled = async {
+        let Form { request, key } = form(request).await?;
+        server.settle_question(&session, (&run, &id), request, Some(&key)).await
+    };
+    match settled.await {
+        Ok(_) => Ok(to_inbox(Path((run, id))).await.into_response()),
+        Err(failure) => inbox::refused(&server, &session, failure).await,
+    }
+}
+
+/// Applies or drops the changes of the version that was shown.
+pub(super) async fn decide_changes(
+    State(server): State<Server>,
+    Extension(session): Extension<Session>,
+    Path(run): Path<String>,
+    request: Request,
+) -> Done {
+    let Form { request, .. } = form(request).await?;
+    let answer = server.decide_run_changes(&session, &run, request).await?;
+    let path = format!("{}/changes", run_path(&run));
+    Ok(Redirect::to(&address(&path, [("done", answer["decision"].as_str())])))
+}
+
+pub(super) async fn to_run(Path(run): Path<String>) -> Redirect {
+    Redirect::to(&run_path(&run))
+}
+
+pub(super) async fn to_inbox(Path((_, id)): Path<(String, String)>) -> Redirect {
+    Redirect::to(&address("/inbox", [(inbox::SETTLED, Some(&*id))]))
+}
+
+/// Leads back to the page of a run, with the state in the answer of the API.
+fn back(run: &str, answer: &Value) -> Redirect {
+    Redirect::to(&address(&run_path(run), [("done", answer["state"].as_str())]))
+}
+
+/// What came of a form, by the state in the answer of the API; `None` for another word.
+pub(super) fn outcome(state: &str) -> Option<&'static str> {
+    Some(match state {
+        "recorded" => "The run has the message.",
+        "waiting" => "It is durable, and takes effect as soon as a process goes on with the run.",
+        "ended" => "The run has ended.",
+        "stopping" => "The run was asked to stop, and has not ended yet.",
+        "paused" => "The run is paused.",
+        "running" => "The run goes on.",
+        "applied" => "The changes are applied to their folders.",
+        "dropped" => "The changes are dropped.",
+        _ => return None,
+    })
+}
+
+/// The forms for what this person may do to a run that has not ended.
+pub(super) fn forms(session: &Session, row: &RunRow, is_paused: bool, records: u64) -> Markup {
+    let may = |action| session.may(action, Some(&owner(row))).is_ok();
+    let path = |act: &str| format!("{}/{act}", run_path(row.run.as_str()));
+    let (act, word) = if is_paused { ("resume", "Resume") } else { ("pause", "Pause") };
+    let may_pause = may(if is_paused { Action::Resume } else { Action::Pause });
+    html! {
+        section.acts data-live aria-label="What you can do" {
+            @if may(Action::Say) {
+                form.say method="post" action=(path("messages")) {
+                    input type="hidden" name=(SEEN) value=(records);
+                    textarea name="text" rows="1" required aria-label="Message"
+                        placeholder="A message, which the agent reads in its next step" {}
+                    button type="submit" { "Send" }
+                }
+            }
+            @if may_pause {
+                form method="post" action=(path(act)) { button type="submit" { (word) } }
+            }
+            @if may(Action::Stop) {
+                details {
+                    summary { "Stop…" }
+                    form method="post" action=(path("stop")) {
+                        input name="reason" aria-label="Reason" placeholder="Reason";
+                        button.bad type="submit" { "Stop the run" }
+                    }
+                }
+            }
+        }
+    }
+}
