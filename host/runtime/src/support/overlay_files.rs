@@ -22,8 +22,8 @@ use super::durable_file::{self, FileAccess, make_folders, read_own, sync_folder}
 pub(crate) use copying::copy;
 pub use recorder::OverlayPlace;
 #[cfg(any(feature = "postgres", test))]
-pub(crate) use recorder::{ChangeRecorder, TakeChange};
-pub(crate) use recorder::{RecordFailure, check_out};
+pub(crate) use recorder::TakeChange;
+pub(crate) use recorder::{ChangeRecorder, RecordFailure, check_out};
 
 /// The folder of a store that holds the overlays of its runs.
 const OVERLAYS: &str = "overlays";
