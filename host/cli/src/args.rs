@@ -12,7 +12,6 @@ mod plugins;
 mod run_input;
 #[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "read by `conclave serve` only"))]
 mod serve;
-#[cfg_attr(not(feature = "serve"), expect(dead_code, reason = "read by `conclave server` only"))]
 mod server;
 mod storage;
 mod store;
@@ -21,7 +20,6 @@ mod target;
 mod trace;
 mod trajectory;
 mod trust;
-#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "read by `conclave worker` only"))]
 mod worker;
 
 use std::path::PathBuf;
@@ -43,7 +41,9 @@ pub(crate) use plugins::{
 };
 pub(crate) use run_input::RunInputArgs;
 pub(crate) use serve::Serve;
-pub(crate) use server::{ServerCommand, TokenAdd, TokenCommand, TokenRevoke};
+pub(crate) use server::ServerCommand;
+#[cfg(feature = "serve")]
+pub(crate) use server::{TokenAdd, TokenCommand, TokenRevoke};
 pub(crate) use storage::{
     Answer, Approvals, Approve, Keep, Questions, Refuse, Resume, choice_of, word_of,
 };

@@ -120,6 +120,7 @@ pub mod journal {
 /// Views of runs and permissions for people: timelines, audits, explanations, exports.
 pub mod inspect {
     pub mod audit;
+    pub mod background;
     pub mod explain;
     pub mod export;
     pub mod pending_calls;

@@ -78,6 +78,7 @@ use crate::types::tool::CallableTool;
 use crate::types::usage::{Spent, UsedByPlugin};
 use crate::types::view::{AgentView, ConversationView};
 
+pub(crate) use confirming::askers;
 pub use lifecycle::RoomStatus;
 pub use models::MissingModel;
 pub use state::invariant::{Invariant, InvariantViolation};
@@ -180,7 +181,7 @@ impl Room {
         // A pause is counted before anything reads deadlines.
         self.pausing.count_pause(&mut self.cx);
         let event = match event {
-            Event::ControlReceived { id, message } => {
+            Event::ControlReceived { id, by: _, message } => {
                 // A message arrives again if the host stopped before it deleted the message's file.
                 if !self.controls.insert(id) {
                     return;
@@ -252,7 +253,9 @@ impl Room {
             Event::Refused { call, plugin, record } => {
                 self.cx.notify(Notice::Denied { call: Some(call), plugin, record })
             }
-            Event::Decided { call, approval, author } => self.decided(call, approval.by(author)),
+            Event::Decided { call, approval, author, arguments_sha256 } => {
+                self.decided(call, approval.by(author), arguments_sha256.as_deref())
+            }
             Event::StrategyDecided { call, answer, report } => {
                 self.strategy_decided(call, answer, &report)
             }

@@ -30,7 +30,7 @@ use std::sync::{Arc, OnceLock};
 use conclave_core::journal::admission;
 use conclave_core::journal::recovery::{InFlight, Resumption};
 use conclave_core::protocol::call_log::CallLog;
-use conclave_core::protocol::control::ControlCommand;
+use conclave_core::protocol::control::SentCommand;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, Principal, RunOpening};
 use conclave_core::room::Room;
@@ -132,7 +132,7 @@ pub(crate) struct Driver {
     /// The event handled after `first`, or after the resumption.
     second: Option<Event>,
     /// The messages of other processes that arrived while the room was interrupted.
-    messages: Vec<(ControlId, ControlCommand)>,
+    messages: Vec<SentCommand>,
     /// The steps that resume an interrupted room.
     resumption: Option<Resumption>,
     /// Whether the run was resumed, so that a component that was exchanged since may fail at once.

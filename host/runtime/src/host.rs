@@ -27,6 +27,8 @@ pub mod servers;
 pub(crate) mod session;
 pub mod simulated_channel;
 mod sources;
+#[cfg(feature = "sqlite")]
+pub mod steering;
 mod trust;
 #[cfg(feature = "postgres")]
 pub mod worker;

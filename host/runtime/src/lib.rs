@@ -103,6 +103,8 @@ mod driver;
 mod host;
 
 pub use driver::{approve, channel, runner};
+#[cfg(feature = "sqlite")]
+pub use host::steering;
 #[cfg(feature = "postgres")]
 pub use host::worker;
 pub use host::{batch, reload, servers, simulated_channel as voice};

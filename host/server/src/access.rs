@@ -22,6 +22,7 @@ use crate::http::{Failure, Server};
 use crate::operator::Operator;
 use crate::people::{LoginRefusal, People};
 use crate::sessions::{Identity, SESSION, Session, Sessions, is_same};
+use crate::tls::TlsError;
 use crate::tokens::random_text;
 
 /// The interval between two looks at the tokens of people: a revoked one is worth nothing after
@@ -59,17 +60,11 @@ const HEADERS: [(HeaderName, &str); 9] = [
 pub struct Access {
     address: Address,
     cookie: String,
-    entry: Entry,
+    /// The token of the printed address, which gives access until people have tokens.
+    printed: Mutex<String>,
+    people: Arc<People>,
     sessions: Mutex<Sessions>,
     operator: Arc<dyn Operator>,
-}
-
-/// Who gets a session.
-enum Entry {
-    /// Whoever has the token of the printed address.
-    Printed(Mutex<String>),
-    /// The people with tokens of their own.
-    People(Arc<People>),
 }
 
 /// Where browsers reach the server.
@@ -81,43 +76,61 @@ pub struct Address {
     /// Whether other machines reach it. Their token is used once, because an address that leaks
     /// after its use must be worth nothing.
     pub is_public: bool,
-    /// Whether the first host is that of a proxy with TLS.
-    pub has_tls: bool,
+    /// Who encrypts between browsers and the server.
+    pub encryption: Encryption,
+}
+
+/// Who encrypts between browsers and a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encryption {
+    /// Nobody: for browsers of this machine, or an operator who says so.
+    None,
+    /// A proxy, whose host is the first one. Requests of this machine come without.
+    Proxy,
+    /// The server itself, under each of its hosts.
+    Server,
+}
+
+impl Address {
+    fn has_tls(&self) -> bool {
+        self.encryption != Encryption::None
+    }
 }
 
 impl Access {
-    /// Creates the access to a server: of people, or else with a new token for the printed address.
+    /// Creates the access to a server: of people, or while there are none, with a new token for the
+    /// printed address.
     ///
     /// # Errors
     /// `Randomness` if the system has none.
     pub fn new(
         address: Address,
-        people: Option<People>,
+        people: People,
         operator: Arc<dyn Operator>,
     ) -> Result<Self, ServerError> {
         // Cookies of all ports of a host are in one jar. No page of another host can set one whose
         // name begins with `__Host-`, and none is sent without TLS.
-        let prefix = if address.has_tls { "__Host-" } else { "" };
+        let prefix = if address.has_tls() { "__Host-" } else { "" };
         let cookie = format!("{prefix}conclave-{}", address.port);
-        let entry = match people {
-            Some(people) => Entry::People(Arc::new(people)),
-            None => Entry::Printed(Mutex::new(random_text()?)),
-        };
-        Ok(Self { address, cookie, entry, sessions: Mutex::default(), operator })
+        let (printed, people) = (Mutex::new(random_text()?), Arc::new(people));
+        Ok(Self { address, cookie, printed, people, sessions: Mutex::default(), operator })
     }
 
     /// The token of the address that the operator opens; `None` if people have tokens of their own.
     #[must_use]
     pub fn token(&self) -> Option<String> {
-        match &self.entry {
-            Entry::Printed(token) => Some(lock(token).clone()),
-            Entry::People(_) => None,
-        }
+        (!self.people.are_known()).then(|| lock(&self.printed).clone())
     }
 
-    /// Ends the sessions of revoked tokens, again and again.
+    /// Reports to the operator that a changed certificate cannot be used.
+    pub(crate) fn report_unusable(&self, error: &TlsError) {
+        self.operator.certificate_unusable(error);
+    }
+
+    /// Ends the sessions of revoked tokens, again and again; and those of the printed address, once
+    /// people have tokens.
     pub(crate) async fn watch_tokens(&self) {
-        let Entry::People(people) = &self.entry else { return std::future::pending().await };
+        let people = &self.people;
         let mut was_readable = true;
         loop {
             tokio::time::sleep(RELOAD).await;
@@ -140,13 +153,13 @@ impl Access {
     pub(crate) async fn begin_session(&self, token: &str) -> Result<String, LoginRefusal> {
         // Before anything changes: without randomness the present token stays valid.
         let secret = random_text().map_err(|_| LoginRefusal::Busy)?;
-        let identity = match &self.entry {
-            Entry::Printed(printed) => self.use_printed(printed, token)?,
-            Entry::People(people) => people.identify(token).await?,
+        let identity = match self.people.are_known() {
+            true => self.people.identify(token).await?,
+            false => self.use_printed(token)?,
         };
         self.begin(&secret, identity)?;
         let (cookie, age) = (&self.cookie, SESSION.as_secs());
-        let secure = if self.address.has_tls { "; Secure" } else { "" };
+        let secure = if self.address.has_tls() { "; Secure" } else { "" };
         Ok(format!("{cookie}={secret}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}{secure}"))
     }
 
@@ -154,18 +167,16 @@ impl Access {
     fn begin(&self, secret: &str, identity: Identity) -> Result<Session, LoginRefusal> {
         // Under the lock of the sessions: a token that is revoked later ends this one too.
         let mut sessions = lock(&self.sessions);
-        if let Entry::People(people) = &self.entry
-            && !people.has(&identity)
-        {
+        if self.people.are_known() && !self.people.has(&identity) {
             return Err(LoginRefusal::WrongToken);
         }
         Ok(sessions.begin(secret, identity, Instant::now()))
     }
 
     /// Lets in whoever has the token of the printed address. A public one is used once.
-    fn use_printed(&self, printed: &Mutex<String>, token: &str) -> Result<Identity, LoginRefusal> {
+    fn use_printed(&self, token: &str) -> Result<Identity, LoginRefusal> {
         let next = {
-            let mut printed = lock(printed);
+            let mut printed = lock(&self.printed);
             if !is_same(token, &printed) {
                 return Err(LoginRefusal::WrongToken);
             }
@@ -199,24 +210,28 @@ impl Access {
         if let Some(session) = self.cookie_session(headers) {
             return Ok(session);
         }
-        let (Some(token), Entry::People(people)) = (bearer(headers), &self.entry) else {
-            return Err(LoginRefusal::WrongToken);
-        };
+        // The token of the printed address is none of a program.
+        let token = bearer(headers).filter(|_| self.people.are_known());
+        let token = token.ok_or(LoginRefusal::WrongToken)?;
         let known = lock(&self.sessions).find(token, Instant::now());
         if let Some(session) = known {
             return Ok(session);
         }
         // The hash is slow, so a program's token is its session from the first request on.
-        let identity = people.identify(token).await?;
+        let identity = self.people.identify(token).await?;
         self.begin(token, identity)
     }
 
     /// Whether a page of this origin is one of this server. Behind a proxy with TLS an `http`
     /// origin is refused: its page may have been changed on the way to the browser.
     fn is_own(&self, origin: &str) -> bool {
-        let Address { hosts, has_tls, .. } = &self.address;
+        let Address { hosts, encryption, .. } = &self.address;
         let Some((scheme, host)) = origin.split_once("://") else { return false };
-        let needs_tls = *has_tls && hosts.first().is_some_and(|first| first == host);
+        let needs_tls = match encryption {
+            Encryption::None => false,
+            Encryption::Proxy => hosts.first().is_some_and(|first| first == host),
+            Encryption::Server => true,
+        };
         let is_scheme = scheme == "https" || (scheme == "http" && !needs_tls);
         is_scheme && hosts.iter().any(|own| own == host)
     }
@@ -291,7 +306,7 @@ pub(crate) async fn guard(State(server): State<Server>, request: Request, next: 
         // A client without a session gets one answer for each connection.
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    let hsts = access.address.has_tls.then_some(HSTS);
+    let hsts = access.address.has_tls().then_some(HSTS);
     for (name, value) in HEADERS.into_iter().chain(hsts) {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
@@ -343,6 +358,7 @@ async fn in_a_task(answer: impl Future<Output = Response> + Send + 'static) -> R
 mod tests {
     use std::fmt::Display;
 
+    use conclave_core::config::ServerConfig;
     use conclave_core::setup::ChangedComponent;
     use conclave_core::types::ids::RoomId;
     use conclave_runtime::store::StoreError;
@@ -362,16 +378,19 @@ mod tests {
 
         fn store_unreadable(&self, _: &StoreError) {}
 
+        fn certificate_unusable(&self, _: &TlsError) {}
+
         fn token_renewed(&self, token: &str) {
             self.0.lock().unwrap().push(token.to_owned());
         }
     }
 
-    fn access(is_public: bool, has_tls: bool) -> (Access, Arc<Tokens>) {
+    fn access(is_public: bool, encryption: Encryption) -> (Access, Arc<Tokens>) {
         let hosts = vec!["here".to_owned(), "127.0.0.1:80".to_owned()];
         let tokens = Arc::<Tokens>::default();
-        let address = Address { port: 80, hosts, is_public, has_tls };
-        (Access::new(address, None, Arc::clone(&tokens) as Arc<dyn Operator>).unwrap(), tokens)
+        let address = Address { port: 80, hosts, is_public, encryption };
+        let people = People::find(&ServerConfig::default(), None, "/c.toml".into()).unwrap();
+        (Access::new(address, people, Arc::clone(&tokens) as Arc<dyn Operator>).unwrap(), tokens)
     }
 
     async fn checked(
@@ -379,7 +398,7 @@ mod tests {
         path: &str,
         headers: &[(HeaderName, &str)],
     ) -> Option<&'static str> {
-        let (access, _) = access(false, false);
+        let (access, _) = access(false, Encryption::None);
         let principal = Principal(OPERATOR.into());
         let identity = Identity { principal, role: Role::User, token_hash: None };
         lock(&access.sessions).begin("s", identity, Instant::now());
@@ -433,14 +452,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_public_token_is_used_once_and_the_next_one_is_reported() {
-        let (public, next) = access(true, true);
+        let (public, next) = access(true, Encryption::Proxy);
         let first = public.token().unwrap();
         let cookie = public.begin_session(&first).await.unwrap();
         assert!(public.begin_session(&first).await.is_err(), "it was used");
         let second = next.0.lock().unwrap()[0].clone();
         assert_eq!(public.token().as_ref(), Some(&second));
         assert_ne!(public.begin_session(&second).await.unwrap(), cookie);
-        let (local, next) = access(false, false);
+        let (local, next) = access(false, Encryption::None);
         let token = local.token().unwrap();
         for _ in 0..2 {
             assert!(local.begin_session(&token).await.is_ok());
@@ -450,7 +469,7 @@ mod tests {
 
     #[tokio::test]
     async fn behind_tls_a_cookie_is_secure_and_no_page_without_tls_is_own() {
-        let (tls, _) = access(true, true);
+        let (tls, _) = access(true, Encryption::Proxy);
         let cookie = tls.begin_session(&tls.token().unwrap()).await.unwrap();
         assert!(cookie.starts_with("__Host-conclave-80="), "{cookie}");
         for attribute in ["HttpOnly", "SameSite=Strict", "Path=/", "Secure", "Max-Age=604800"] {
@@ -465,7 +484,9 @@ mod tests {
         ] {
             assert_eq!(tls.is_own(origin), is_own, "{origin}");
         }
-        let (plain, _) = access(true, false);
+        let (own, _) = access(true, Encryption::Server);
+        assert!(own.is_own("https://127.0.0.1:80") && !own.is_own("http://127.0.0.1:80"));
+        let (plain, _) = access(true, Encryption::None);
         let cookie = plain.begin_session(&plain.token().unwrap()).await.unwrap();
         assert!(cookie.starts_with("conclave-80=") && !cookie.contains("Secure"), "{cookie}");
         assert!(plain.is_own("http://here"));

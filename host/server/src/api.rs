@@ -1,29 +1,32 @@
-//! API v1: the runs of the server's config, read from the store. A handler asks the store for what
-//! the person may read; it decides nothing. Refusals are problem documents (RFC 9457).
+//! API v1: the runs of the server's config. A handler asks the store for what the person may read, or
+//! calls the function of the library that the command line calls too; it decides nothing. Refusals
+//! are problem documents (RFC 9457).
 
+pub(crate) mod acting;
 mod events;
 mod metrics;
 pub(crate) mod openapi;
+pub(crate) mod views;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName};
 use axum::http::{StatusCode, Uri};
-use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Extension, Json, Router};
 use conclave_core::journal::pending_work::WaitKey;
 use conclave_core::policy::roles::{Action, RoleRefusal};
 use conclave_core::types::approval::approval_id;
 use conclave_core::types::ids::{Principal, RoomId};
 use conclave_runtime::store::{RunFilter, RunRow, StoreError, StoreReader, WaitRow};
-use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
 use crate::conversations::FAILED;
-use crate::http::{Failure, KEEP_ALIVE, Server};
+use crate::http::{Failure, Server};
+use crate::readers::ReadFailed;
 use crate::sessions::Session;
 use events::run_events;
 
@@ -31,14 +34,30 @@ use events::run_events;
 pub(crate) const API: &str = "/api/v1";
 /// Runs on a page of the list, if the request does not say how many, and at most.
 const PAGE: (usize, usize) = (50, 500);
+/// The time in which the first record of a run is durable.
+const STORED_WITHIN: Duration = Duration::from_secs(10);
+/// The interval between two looks whether it is.
+const STORED_LOOK: Duration = Duration::from_millis(10);
 
 /// The routes below [`API`], each with the methods of its handlers.
 pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Server>)> {
     vec![
         ("/openapi.json", get(document)),
-        ("/runs", get(list)),
+        ("/runs", get(list).post(acting::start)),
         ("/runs/{run}", get(read)),
         ("/runs/{run}/events", get(follow)),
+        ("/runs/{run}/messages", post(acting::message)),
+        ("/runs/{run}/stop", post(acting::stop)),
+        ("/runs/{run}/pause", post(acting::pause)),
+        ("/runs/{run}/resume", post(acting::resume)),
+        ("/runs/{run}/questions/{id}", post(acting::settle)),
+        ("/runs/{run}/changes", get(views::changes).post(acting::decide_changes)),
+        ("/runs/{run}/tasks", get(views::tasks)),
+        ("/runs/{run}/timeline", get(views::timeline)),
+        ("/runs/{run}/audit", get(views::audit)),
+        ("/runs/{run}/budget", get(views::budget)),
+        ("/runs/{run}/why/{call}", get(views::why)),
+        ("/questions", get(views::questions)),
     ]
 }
 
@@ -76,8 +95,10 @@ impl IntoResponse for Problem {
             "code": body["error"],
             "detail": body["message"],
         });
-        if let Some(allowed) = body.get("allowed") {
-            document["allowed"] = allowed.clone();
+        for more in ["allowed", "files"] {
+            if let Some(value) = body.get(more) {
+                document[more] = value.clone();
+            }
         }
         (status, [(CONTENT_TYPE, "application/problem+json")], document.to_string()).into_response()
     }
@@ -121,7 +142,7 @@ impl RunQuery {
     }
 }
 
-fn bad_arguments(what: &str) -> Failure {
+pub(crate) fn bad_arguments(what: &str) -> Failure {
     Failure::new(StatusCode::BAD_REQUEST, "bad_arguments", what)
 }
 
@@ -131,23 +152,23 @@ async fn list(
     uri: Uri,
 ) -> Result<Json<Value>, Problem> {
     session.may(Action::List, None)?;
-    let RunQuery { filter, limit, cursor } = RunQuery::of(&uri)?;
+    let RunQuery { mut filter, limit, cursor } = RunQuery::of(&uri)?;
     let limit = limit.unwrap_or(PAGE.0).clamp(1, PAGE.1);
-    let rows = server.read(move |reader, config| {
-        let rows = reader.runs(&filter)?;
-        Ok(rows.into_iter().filter(|row| row.config.as_deref() == Some(config)).collect::<Vec<_>>())
-    });
-    let mut visible = rows.await?;
-    visible.retain(|row| session.may(Action::Read, Some(&owner(row))).is_ok());
-    let first = match cursor {
-        None => 0,
-        Some(cursor) => {
-            let place = visible.iter().position(|row| row.run.as_str() == cursor);
-            place.ok_or_else(|| bad_arguments("the cursor is of no run of this list"))? + 1
-        }
-    };
-    let has_more = visible.len() > first + limit;
-    let page = &visible[first..visible.len().min(first + limit)];
+    if let Some(cursor) = cursor {
+        let after = server.run(&session, Action::Read, &cursor).await;
+        filter.after = Some(after.map_err(|_| bad_arguments("the cursor is of no run"))?.run);
+    }
+    filter.config = Some(server.conversations().config().to_owned());
+    // A person who may not read the runs of everybody reads only those of its own.
+    let others = Principal(Arc::from(""));
+    if session.may(Action::Read, Some(&others)).is_err() {
+        filter.principal = Some(session.identity.principal.clone());
+    }
+    // One more says whether there is another page.
+    filter.most = Some(limit + 1);
+    let mut page = server.read(move |reader, _| reader.runs(&filter)).await?;
+    let has_more = page.len() > limit;
+    page.truncate(limit);
     let next = page.last().filter(|_| has_more).map(|row| &row.run);
     let runs: Vec<Value> = page.iter().map(run_value).collect();
     Ok(Json(json!({ "runs": runs, "next": next })))
@@ -184,13 +205,11 @@ async fn follow(
     let row = server.run(&session, Action::Read, &run).await?;
     let permit = server.stream_permit()?;
     let last = headers.get(HeaderName::from_static("last-event-id"));
-    let last = last.and_then(|last| last.to_str().ok()?.parse::<u64>().ok());
-    let next = last.map_or(0, |last| last.saturating_add(1));
+    let last = last.and_then(|last| last.to_str().ok()?.parse().ok());
     let changes = server.conversations().changes(&row.run);
-    let events = run_events(server.clone(), row.run, next, changes, permit);
-    // Whoever loses the session does not read on.
-    let events = events.take_until(session.ended());
-    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+    let follower = server.followers().follow(&row.run, changes).await?;
+    let events = run_events(follower, last, permit);
+    Ok(server.until_end(session, events))
 }
 
 async fn ready(State(server): State<Server>) -> Result<&'static str, Problem> {
@@ -204,41 +223,49 @@ async fn measure(
     Extension(session): Extension<Session>,
 ) -> Result<Response, Problem> {
     session.may(Action::Measure, None)?;
-    let read = server.read(|reader, config| {
-        let mut rows = reader.runs(&RunFilter::default())?;
-        rows.retain(|row| row.config.as_deref() == Some(config));
-        Ok((rows, reader.approvals(None)?.len()))
-    });
-    let (rows, approvals) = read.await?;
-    let text = metrics::text(&rows, approvals, server.open_streams());
+    let totals = server.read(|reader, config| reader.run_totals(config)).await?;
+    let text = metrics::text(&totals, server.open_streams());
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
+}
+
+impl From<ReadFailed> for Failure {
+    fn from(_: ReadFailed) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "failed", FAILED)
+    }
 }
 
 impl Server {
     /// Reads from the store, away from the loops of rooms. The config is that of the server.
-    async fn read<T: Send + 'static>(
+    pub(crate) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&StoreReader, &std::path::Path) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Failure> {
-        let server = self.clone();
-        let reading = tokio::task::spawn_blocking(move || {
-            let conversations = server.conversations();
-            let reader = StoreReader::open(conversations.store())?;
-            read(&reader, conversations.config())
-        });
-        let failed = || Failure::new(StatusCode::SERVICE_UNAVAILABLE, "failed", FAILED);
-        match reading.await {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => {
-                self.conversations().report_unreadable(&error);
-                Err(failed())
+        let config = self.conversations().config().to_owned();
+        Ok(self.readers().read(move |reader| read(reader, &config)).await?)
+    }
+
+    /// Waits until the store shows a run that has begun, so that whoever is told of it finds it.
+    pub(crate) async fn until_stored(&self, run: &RoomId) -> Result<RunRow, Failure> {
+        let began = Instant::now();
+        loop {
+            let id = run.clone();
+            if let Some(row) = self.read(move |reader, _| reader.run(&id)).await? {
+                return Ok(row);
             }
-            Err(_) => Err(failed()),
+            if began.elapsed() >= STORED_WITHIN {
+                return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "failed", FAILED));
+            }
+            tokio::time::sleep(STORED_LOOK).await;
         }
     }
 
     /// The run of a path, if it is one of this config and the person may do that to it.
-    async fn run(&self, session: &Session, action: Action, run: &str) -> Result<RunRow, Failure> {
+    pub(crate) async fn run(
+        &self,
+        session: &Session,
+        action: Action,
+        run: &str,
+    ) -> Result<RunRow, Failure> {
         let id = RoomId::from(run);
         let row = self.read(move |reader, _| reader.run(&id)).await?;
         let row = row.filter(|row| row.config.as_deref() == Some(self.conversations().config()));
@@ -249,12 +276,12 @@ impl Server {
     }
 }
 
-fn owner(row: &RunRow) -> Principal {
+pub(crate) fn owner(row: &RunRow) -> Principal {
     Principal(Arc::from(row.principal.as_str()))
 }
 
 /// A run without the paths of this machine.
-fn run_value(row: &RunRow) -> Value {
+pub(crate) fn run_value(row: &RunRow) -> Value {
     let mut value = json!(row);
     value["state"] = row.state.word().into();
     if let Value::Object(fields) = &mut value {

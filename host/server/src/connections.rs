@@ -11,23 +11,26 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
+use hyper::service::{HttpService, Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 use tokio::time::Sleep;
 
 use crate::http::STREAMS;
+use crate::tls::ServerTls;
 
-/// Connections with a session at once: an event stream leaves one for requests.
-const SESSIONS: usize = 2 * STREAMS;
+/// Connections with a session at once: event streams leave some for requests.
+const SESSIONS: usize = STREAMS + 256;
 /// Connections without a session at once. One more takes the place of the oldest.
-const STRANGERS: usize = 48;
+const STRANGERS: usize = 256;
 /// The time in which the head of a request has to arrive. Also that of an idle connection.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// The time in which a client has to read some bytes of a response. Comments keep an event stream
@@ -38,14 +41,27 @@ const HEAD: usize = 16 << 10;
 /// The pause after a failed accept: without file descriptors, the next one fails as well.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves connections until the future is dropped.
-pub(crate) async fn serve(listener: TcpListener, router: Router) {
+/// The time after which connections that are still busy are given up when the server stops.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// Serves connections until `stopping` is true, and then those that are busy to their end.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    tls: Option<Arc<ServerTls>>,
+    mut stopping: watch::Receiver<bool>,
+) {
     let admission = Arc::<Admission>::default();
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD);
     let router = TowerToHyperService::new(router);
+    let mut open = JoinSet::new();
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stopped(&mut stopping) => break,
+        };
+        let Ok((stream, _)) = accepted else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
@@ -57,16 +73,59 @@ pub(crate) async fn serve(listener: TcpListener, router: Router) {
                 router.call(request)
             })
         };
-        let stream = TokioIo::new(TimedWrites::new(stream, WRITE_TIME));
-        let served = http.serve_connection(stream, service);
-        tokio::spawn(async move {
-            // A client that breaks off or sends no HTTP ends its own connection only.
+        let (http, stopping) = (http.clone(), stopping.clone());
+        let acceptor = tls.as_ref().map(|tls| tls.acceptor());
+        open.spawn(async move {
+            let serving = async {
+                match acceptor {
+                    None => serve_stream(&http, stream, service, stopping).await,
+                    Some(acceptor) => {
+                        let handshake = tokio::time::timeout(HEAD_TIME, acceptor.accept(stream));
+                        if let Ok(Ok(stream)) = handshake.await {
+                            serve_stream(&http, stream, service, stopping).await;
+                        }
+                    }
+                }
+            };
             tokio::select! {
-                _ = served => {}
+                () = serving => {}
                 () = connection.displaced.notified() => {}
             }
             connection.end();
         });
+        while open.try_join_next().is_some() {}
+    }
+    // Clients that connect now are refused at once, and try another server or later again.
+    drop(listener);
+    let _ = tokio::time::timeout(DRAIN, async { while open.join_next().await.is_some() {} }).await;
+}
+
+/// Returns when the server stops.
+pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // The sender is dropped with the server.
+    let _ = stopping.wait_for(|stops| *stops).await;
+}
+
+/// Serves a connection until it ends, or the server stops and its request is answered.
+async fn serve_stream<S, H>(
+    http: &http1::Builder,
+    stream: S,
+    service: H,
+    mut stopping: watch::Receiver<bool>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin,
+    H: HttpService<Incoming, ResBody = Body>,
+    H::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let stream = TokioIo::new(TimedWrites::new(stream, WRITE_TIME));
+    let mut served = std::pin::pin!(http.serve_connection(stream, service));
+    // A client that breaks off or sends no HTTP ends its own connection only.
+    tokio::select! {
+        _ = &mut served => {}
+        () = stopped(&mut stopping) => {
+            served.as_mut().graceful_shutdown();
+            let _ = served.await;
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use conclave_core::types::ids::{CallId, ChannelId, PluginName, Principal, RoomId
 use conclave_runtime::RoomHandle;
 use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
 use conclave_runtime::clock::BoxFuture;
-use conclave_runtime::store::StoreAddress;
+use conclave_runtime::store::{StoreAddress, StoreError, StoreReader};
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 use serde::Serialize;
 use tokio::sync::watch;
@@ -31,6 +31,7 @@ pub(crate) struct Conversation {
     handle: OnceLock<RoomHandle>,
     state: Mutex<ConversationState>,
     changed: watch::Sender<()>,
+    recorded: watch::Sender<()>,
     store: StoreAddress,
 }
 
@@ -104,8 +105,9 @@ impl Conversation {
         store: StoreAddress,
     ) -> Arc<Self> {
         let state = ConversationState { transcript, draft: Draft::default(), pending, ended: None };
-        let (state, changed) = (Mutex::new(state), watch::Sender::new(()));
-        Arc::new(Self { room, owner, handle: OnceLock::new(), state, changed, store })
+        let (changed, recorded) = (watch::Sender::new(()), watch::Sender::new(()));
+        let (handle, state) = (OnceLock::new(), Mutex::new(state));
+        Arc::new(Self { room, owner, handle, state, changed, recorded, store })
     }
 
     pub(crate) fn room(&self) -> &RoomId {
@@ -137,6 +139,11 @@ impl Conversation {
         self.changed.subscribe()
     }
 
+    /// A receiver that is notified after each record of the run, and not while a model writes.
+    pub(crate) fn records(&self) -> watch::Receiver<()> {
+        self.recorded.subscribe()
+    }
+
     pub(crate) fn state(&self) -> MutexGuard<'_, ConversationState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -152,10 +159,14 @@ impl Conversation {
         }
         let (store, room) = (self.store.clone(), self.room.clone());
         let counting = tokio::task::spawn_blocking(move || {
-            let pending = store.pending_changes(&room);
-            (pending, if pending == 0 { 0 } else { store.blocked_changes(&room) })
+            let reader = StoreReader::open(&store)?;
+            let pending = reader.pending_changes(&room)?;
+            let blocked = if pending == 0 { 0 } else { reader.blocked_changes(&room)? };
+            Ok::<_, StoreError>((pending, blocked))
         });
-        let (pending_changes, blocked_changes) = counting.await.unwrap_or_default();
+        // In an outage the page shows none, as before the first one.
+        let counted = counting.await.ok().and_then(Result::ok);
+        let (pending_changes, blocked_changes) = counted.unwrap_or_default();
         ConversationStatus { pending_changes, blocked_changes, ..status }
     }
 
@@ -254,6 +265,9 @@ impl Subscriber for Conversation {
         }
         // Released first, because the pages that are woken take the lock.
         drop(state);
+        if let RunEvent::Recorded { .. } = what {
+            self.recorded.send_replace(());
+        }
         self.changed.send_replace(());
     }
 }

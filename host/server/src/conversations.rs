@@ -9,15 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use conclave_core::inspect::pending_calls::PendingCalls;
 use conclave_core::inspect::transcript::Transcript;
 use conclave_core::journal::pending_work::WaitKey;
-use conclave_core::policy::budget::LimitIncrease;
 use conclave_core::types::ids::{ChannelId, Principal, RoomId};
 use conclave_core::types::request::{Refusal, RefusalCode};
-use conclave_runtime::approval::{ApprovalAnswer, ApprovalRequest};
-use conclave_runtime::approve::Approver;
-use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::journal::Journals;
-use conclave_runtime::store::{RunFilter, RunRow, StoreAddress, StoreError, StoreReader};
+use conclave_runtime::store::{RunFilter, RunRow, Store, StoreAddress, StoreError, StoreReader};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{Prepared, RoomGuard, RoomHandle, RunInput, RunOptions};
 use tokio::sync::watch;
@@ -26,6 +22,8 @@ use crate::access::OPERATOR;
 use crate::conversation::{Conversation, ConversationRow, WebChannel};
 use crate::error::ServerError;
 use crate::operator::Operator;
+use crate::readers::Readers;
+use crate::runs::{Later, Runs};
 
 /// Conversations that are open at once. Each holds its histories in memory.
 const OPEN: usize = 64;
@@ -36,7 +34,7 @@ const OVER: &str = "its run has ended";
 
 /// The conversations of a server.
 pub struct Conversations {
-    prepared: Prepared,
+    prepared: Arc<Prepared>,
     /// The name of the first room; the others have a number behind it.
     name: RoomId,
     channel: ChannelId,
@@ -44,6 +42,8 @@ pub struct Conversations {
     subscribers: Vec<Arc<dyn Subscriber>>,
     operator: Arc<dyn Operator>,
     store: StoreAddress,
+    writer: Store,
+    runs: Arc<Runs>,
     config: PathBuf,
     /// The number of this process, in the ids of events.
     epoch: String,
@@ -68,8 +68,11 @@ pub struct RoomParts {
     pub subscribers: Vec<Arc<dyn Subscriber>>,
     /// Where failures are reported.
     pub operator: Arc<dyn Operator>,
-    /// The store with the journals.
-    pub store: StoreAddress,
+    /// The journals of the same store for runs that people start by the API, under the command
+    /// [`API_RUN`](crate::API_RUN).
+    pub run_journals: Arc<dyn Journals>,
+    /// The store with the journals, which this process has open.
+    pub store: Store,
     /// The absolute path of the config, as the store has it.
     pub config: PathBuf,
 }
@@ -78,8 +81,25 @@ impl Conversations {
     /// Creates the conversations of a config; none runs yet.
     #[must_use]
     pub fn new(parts: RoomParts) -> Self {
-        let RoomParts { prepared, name, channel, journals, subscribers, operator, store, config } =
-            parts;
+        let RoomParts {
+            prepared,
+            name,
+            channel,
+            journals,
+            subscribers,
+            operator,
+            run_journals,
+            store: writer,
+            config,
+        } = parts;
+        let (prepared, store) = (Arc::new(prepared), writer.address().clone());
+        let runs = Arc::new(Runs::new(
+            Arc::clone(&prepared),
+            run_journals,
+            subscribers.clone(),
+            Arc::clone(&operator),
+            store.clone(),
+        ));
         Self {
             prepared,
             name,
@@ -88,6 +108,8 @@ impl Conversations {
             subscribers,
             operator,
             store,
+            writer,
+            runs,
             config,
             epoch: RandomIds.run().to_string(),
             rooms: Mutex::default(),
@@ -100,17 +122,38 @@ impl Conversations {
         &self.channel
     }
 
-    pub(crate) fn store(&self) -> &StoreAddress {
-        &self.store
+    /// New readers of the store.
+    pub(crate) fn readers(&self) -> Readers {
+        Readers::new(self.store.clone(), Arc::clone(&self.operator))
     }
 
     pub(crate) fn config(&self) -> &Path {
         &self.config
     }
 
-    /// A receiver that is notified of changes of this run; `None` for a run of another process.
+    /// The runs that people started by the API.
+    pub(crate) fn runs(&self) -> &Arc<Runs> {
+        &self.runs
+    }
+
+    /// The store, open for writing, to end a run that no process has.
+    ///
+    /// # Errors
+    /// `InUse` if it is a folder: this process has all of its runs.
+    pub(crate) fn writer(&self) -> Result<Store, StoreError> {
+        match self.writer.folder() {
+            Some(_) => {
+                let (store, who) = (self.store.clone(), "this server".to_owned());
+                Err(StoreError::InUse { store, who })
+            }
+            None => Ok(self.writer.clone()),
+        }
+    }
+
+    /// A receiver that is notified of records of this run; `None` for a run of another process.
     pub(crate) fn changes(&self, run: &RoomId) -> Option<watch::Receiver<()>> {
-        self.find(run.as_str()).map(|conversation| conversation.changes())
+        let conversation = self.find(run.as_str()).map(|conversation| conversation.records());
+        conversation.or_else(|| self.runs.changes(run))
     }
 
     /// Reports to the operator that the store cannot be read.
@@ -133,7 +176,8 @@ impl Conversations {
         visible.map(|room| room.row()).collect()
     }
 
-    /// Resumes the stored conversations. Returns the number of those that are open; with
+    /// Resumes the stored conversations, and the runs that people started by the API. Returns the
+    /// number of those that are open; with
     /// `begins_first`, one begins if none is.
     ///
     /// # Errors
@@ -151,6 +195,7 @@ impl Conversations {
             self.rooms().insert(number, conversation);
         }
         let open = self.rooms().values().filter(|room| room.is_open()).count();
+        self.runs.resume(reader, |row| row.config.as_deref() == Some(self.config())).await?;
         if open == 0 && begins_first {
             self.begin(Principal(OPERATOR.into())).await.map_err(ServerError::Refused)?;
         }
@@ -289,18 +334,5 @@ impl Conversations {
 
     fn rooms(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Conversation>>> {
         self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Leaves each call to `conclave approve`: the people on the page are users, and not the operator.
-struct Later;
-
-impl Approver for Later {
-    fn decide(&self, _: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer> {
-        Box::pin(std::future::pending())
-    }
-
-    fn top_up(&self, _: LimitIncrease) -> BoxFuture<'static, ApprovalAnswer> {
-        Box::pin(std::future::pending())
     }
 }

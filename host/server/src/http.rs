@@ -1,24 +1,26 @@
 //! The routes of the server. A handler translates a request to the room's own, and the room's reply
 //! to a status; it decides nothing.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, SET_COOKIE};
-use axum::response::sse::{KeepAlive, Sse};
+use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Extension, Json, Router, middleware};
 use conclave_core::policy::roles::{Action, RoleRefusal};
 use conclave_core::types::request::{Inbound, Refusal, RefusalCode};
-use futures_util::StreamExt as _;
+use futures_util::stream::once;
+use futures_util::{Stream, StreamExt as _};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::access::{Access, guard};
 use crate::api::{self, API};
@@ -26,18 +28,27 @@ use crate::connections;
 use crate::conversation::Conversation;
 use crate::conversations::Conversations;
 use crate::events::events;
+use crate::followers::Followers;
 use crate::people::LoginRefusal;
+use crate::readers::Readers;
 use crate::sessions::Session;
+use crate::tls::ServerTls;
 
 /// Bytes of a request's body.
 const BODY: usize = 256 << 10;
 /// The time in which a body has to arrive.
 const BODY_TIME: Duration = Duration::from_secs(10);
 /// Event streams at once. Each occupies a connection.
-pub(crate) const STREAMS: usize = 32;
+pub(crate) const STREAMS: usize = 1_024;
 /// Silence of an event stream after which it sends a comment, which proxies and browsers read as a
 /// sign of life.
-pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// The time after which a reader comes back to a server that stops.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// The interval between two looks at the files of the certificate.
+const RENEWAL: Duration = Duration::from_secs(1);
 
 const PAGE: (&str, &str) = ("text/html; charset=utf-8", include_str!("page/index.html"));
 const STYLE: (&str, &str) = ("text/css; charset=utf-8", include_str!("page/chat.css"));
@@ -50,7 +61,11 @@ pub struct Server(Arc<ServerState>);
 struct ServerState {
     access: Access,
     conversations: Conversations,
+    readers: Readers,
+    followers: Followers,
     streams: Arc<Semaphore>,
+    /// Whether the server stops.
+    stopping: watch::Sender<bool>,
 }
 
 impl Server {
@@ -58,16 +73,61 @@ impl Server {
     #[must_use]
     pub fn new(access: Access, conversations: Conversations) -> Self {
         let streams = Arc::new(Semaphore::new(STREAMS));
-        Self(Arc::new(ServerState { access, conversations, streams }))
+        let (readers, stopping) = (conversations.readers(), watch::Sender::new(false));
+        let followers = Followers::new(readers.clone());
+        Self(Arc::new(ServerState { access, conversations, readers, followers, streams, stopping }))
     }
 
-    /// Serves connections until the future is dropped.
-    pub async fn serve(self, listener: TcpListener) {
-        let state = self.clone();
+    /// Serves connections, with TLS if there is a certificate, until `stop` is ready. Event streams end then, and say when to come back;
+    /// requests in progress are answered. The rooms are left as they are.
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        tls: Option<ServerTls>,
+        stop: impl Future<Output = ()>,
+    ) {
+        let (state, tls) = (self.clone(), tls.map(Arc::new));
+        let stopping = state.0.stopping.subscribe();
+        let serving = connections::serve(listener, router(self), tls.clone(), stopping);
+        let stopping = async {
+            stop.await;
+            state.0.stopping.send_replace(true);
+            std::future::pending().await
+        };
         tokio::select! {
-            () = connections::serve(listener, router(self)) => {}
+            () = serving => {}
             () = state.access().watch_tokens() => {}
+            () = state.watch_certificate(tls) => {}
+            () = stopping => {}
         }
+    }
+
+    /// Takes a renewed certificate, again and again.
+    async fn watch_certificate(&self, tls: Option<Arc<ServerTls>>) {
+        let Some(tls) = tls else { return std::future::pending().await };
+        loop {
+            tokio::time::sleep(RENEWAL).await;
+            let tls = Arc::clone(&tls);
+            let reloading = tokio::task::spawn_blocking(move || tls.reload());
+            if let Ok(Err(error)) = reloading.await {
+                self.access().report_unusable(&error);
+            }
+        }
+    }
+
+    /// The events of a stream until its session ends or the server stops.
+    pub(crate) fn until_end(
+        &self,
+        session: Session,
+        events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static,
+    ) -> Response {
+        let mut stopping = self.0.stopping.subscribe();
+        let stops = async move { connections::stopped(&mut stopping).await };
+        let back = Ok(Event::default().retry(RETRY));
+        let events = events.take_until(stops).chain(once(std::future::ready(back)));
+        // Whoever loses the session does not read on.
+        let events = events.take_until(session.ended());
+        Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
     }
 
     pub(crate) fn access(&self) -> &Access {
@@ -76,6 +136,14 @@ impl Server {
 
     pub(crate) fn conversations(&self) -> &Conversations {
         &self.0.conversations
+    }
+
+    pub(crate) fn readers(&self) -> &Readers {
+        &self.0.readers
+    }
+
+    pub(crate) fn followers(&self) -> &Followers {
+        &self.0.followers
     }
 
     /// The permit of an event stream. It is not waited for: each waiting page would hold a
@@ -155,6 +223,12 @@ impl Failure {
         Self { status, body: json!({ "error": code, "message": message.into() }) }
     }
 
+    /// The failure with more about it for programs.
+    pub(crate) fn with(mut self, field: &str, value: Value) -> Self {
+        self.body[field] = value;
+        self
+    }
+
     /// The answer to a request for what is not there.
     pub(crate) fn missing() -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", "this server has no such address")
@@ -215,7 +289,7 @@ async fn asset((kind, text): (&'static str, &'static str)) -> Response {
 }
 
 /// Reads a JSON body of limited size, within a limited time.
-async fn body<T: DeserializeOwned>(request: Request) -> Result<T, Failure> {
+pub(crate) async fn body<T: DeserializeOwned>(request: Request) -> Result<T, Failure> {
     let read = tokio::time::timeout(BODY_TIME, Json::<T>::from_request(request, &()));
     match read.await {
         Ok(Ok(Json(body))) => Ok(body),
@@ -266,6 +340,7 @@ async fn begin(
 ) -> Result<Response, Failure> {
     session.may(Action::Start, None)?;
     let conversation = server.0.conversations.begin(session.identity.principal.clone()).await?;
+    server.until_stored(conversation.room()).await?;
     Ok((StatusCode::CREATED, Json(conversation.row())).into_response())
 }
 
@@ -280,10 +355,7 @@ async fn follow(
     let last = headers.get(HeaderName::from_static("last-event-id"));
     let last = last.and_then(|last| last.to_str().ok());
     let events = events(conversation, server.0.conversations.epoch(), last, permit);
-    // Whoever loses the session does not read on.
-    let events = events.take_until(session.ended());
-    let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
-    Ok(Sse::new(events).keep_alive(keep_alive).into_response())
+    Ok(server.until_end(session, events))
 }
 
 #[derive(Deserialize)]

@@ -13,16 +13,23 @@ mod conversation;
 mod conversations;
 mod error;
 mod events;
+mod followers;
 mod http;
 mod operator;
 mod people;
+mod readers;
+mod runs;
 mod sessions;
+mod tls;
 mod tokens;
 
-pub use access::{Access, Address};
+pub use access::{Access, Address, Encryption};
 pub use conversations::{Conversations, RoomParts};
 pub use error::ServerError;
 pub use http::Server;
 pub use operator::Operator;
 pub use people::People;
+
+pub use runs::API_RUN;
+pub use tls::{ServerTls, TlsError};
 pub use tokens::{NewToken, PersonToken, TokenFile};

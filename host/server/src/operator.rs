@@ -7,6 +7,8 @@ use conclave_core::setup::ChangedComponent;
 use conclave_core::types::ids::RoomId;
 use conclave_runtime::store::StoreError;
 
+use crate::tls::TlsError;
+
 /// Reports to the operator. It is called from the loops of rooms and must not block for long.
 pub trait Operator: Send + Sync + 'static {
     /// A room was resumed with other components than it had before.
@@ -20,6 +22,9 @@ pub trait Operator: Send + Sync + 'static {
 
     /// The store cannot be read, so a request was not answered.
     fn store_unreadable(&self, error: &StoreError);
+
+    /// The certificate of the server has changed and cannot be used: that before stays.
+    fn certificate_unusable(&self, error: &TlsError);
 
     /// The token of a public address was used, and this one is valid from now on.
     fn token_renewed(&self, token: &str);

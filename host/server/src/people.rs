@@ -3,6 +3,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ pub struct People {
     config: PathBuf,
     /// All valid tokens.
     tokens: Mutex<Vec<PersonToken>>,
+    are_known: AtomicBool,
     attempts: Arc<Semaphore>,
     /// Held while a token is verified, which takes memory and a processor.
     verifying: tokio::sync::Mutex<()>,
@@ -44,8 +46,8 @@ pub(crate) enum LoginRefusal {
 }
 
 impl People {
-    /// The people of a config, and those of the file whose tokens are for it; `None` if there are
-    /// none. `config` is the absolute path.
+    /// The people of a config, and those of the file whose tokens are for it. There may be none.
+    /// `config` is the absolute path.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -53,7 +55,7 @@ impl People {
         server: &ServerConfig,
         file: Option<TokenFile>,
         config: PathBuf,
-    ) -> io::Result<Option<Self>> {
+    ) -> io::Result<Self> {
         let of_config = server.users.iter().map(|(name, user)| PersonToken {
             name: name.clone(),
             role: user.role,
@@ -66,15 +68,21 @@ impl People {
             file,
             config,
             tokens: Mutex::default(),
+            are_known: AtomicBool::default(),
             attempts: Arc::new(Semaphore::new(ATTEMPTS)),
             verifying: tokio::sync::Mutex::default(),
         };
         let tokens = people.read()?;
-        if tokens.is_empty() {
-            return Ok(None);
-        }
+        people.are_known.store(!tokens.is_empty(), Ordering::Relaxed);
         *people.tokens() = tokens;
-        Ok(Some(people))
+        Ok(people)
+    }
+
+    /// Whether people have tokens, or had some since the start: the printed address gives access no
+    /// more, also after the last of them was revoked.
+    #[must_use]
+    pub fn are_known(&self) -> bool {
+        self.are_known.load(Ordering::Relaxed)
     }
 
     /// Reads the file again. Returns whether the tokens have changed. If it cannot be read, only
@@ -86,6 +94,7 @@ impl People {
         };
         let mut tokens = self.tokens();
         let is_changed = *tokens != now;
+        self.are_known.fetch_or(!now.is_empty(), Ordering::Relaxed);
         *tokens = now;
         (is_changed, read)
     }
@@ -171,7 +180,7 @@ mod tests {
         let file = TokenFile::in_folder(temp.path());
         let none =
             People::find(&ServerConfig::default(), Some(file.clone()), "/c.toml".into()).unwrap();
-        assert!(none.is_none());
+        assert!(!none.are_known());
         let token = |config: &str| PersonToken {
             name: "bob".to_owned(),
             role: Role::Viewer,
@@ -183,7 +192,8 @@ mod tests {
         let user = ServerUser { role: Role::Approver, token_hash: ada.hash.clone() };
         let server = ServerConfig { users: [("ada".to_owned(), user)].into() };
         let people = People::find(&server, Some(file.clone()), "/c.toml".into()).unwrap();
-        let people = Arc::new(people.expect("the config has one"));
+        let people = Arc::new(people);
+        assert!(people.are_known());
         let found = people.identify(&ada.token).await.unwrap();
         assert_eq!((&*found.principal.0, found.role), ("ada", Role::Approver));
         let refusal = people.identify(&bob.token).await.unwrap_err();

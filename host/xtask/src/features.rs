@@ -60,6 +60,13 @@ fn sets_of(manifest: &str) -> Vec<Vec<String>> {
     sets
 }
 
+/// Checks the program without any feature, as `cargo xtask demo` builds it: what is behind a feature
+/// must not be missing there. All other builds of the tests have all features.
+pub(crate) fn check_demo(place: &Checkout) -> Result<(), XtaskFailure> {
+    let none = ["--no-default-features".to_owned()];
+    check(place, "conclave-host", &["--bin", "conclave"], &none)
+}
+
 /// Fails with the warnings of a package.
 fn check(
     place: &Checkout,

@@ -14,6 +14,7 @@ use crate::checks;
 use crate::components::{self, Optimised};
 use crate::counts;
 use crate::failure::XtaskFailure;
+use crate::features;
 use crate::layers::{
     self, DOCS, FOREIGN, FOREIGN_MODULES, LAYERS, Needs, POSTGRES, SUITE, TESTED, TestLayer,
 };
@@ -122,7 +123,7 @@ struct Tests<'a> {
 }
 
 /// The phases of `Tests::all_layers` between the checks of texts and the layers.
-const BUILDS: usize = 9;
+const BUILDS: usize = 10;
 
 impl Tests<'_> {
     /// Makes all checks and runs all layers. Returns also why instructions were not counted, if
@@ -147,6 +148,7 @@ impl Tests<'_> {
         phases.check("looking at clippy's findings, and weighing the libraries", || {
             weight::check_libraries(place, &built_artifacts(place)?)
         })?;
+        phases.check("compiling the program of the demo", || features::check_demo(place))?;
         counts::build_core(place, phases)?;
         let mut skipped_check = None;
         phases.check("counting instructions", || {

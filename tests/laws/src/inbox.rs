@@ -19,7 +19,11 @@ fn stop(room: &str) -> ControlMessage {
 }
 
 fn approve(call: u64) -> ControlMessage {
-    let command = ControlCommand::Decide { call: CallId(call), approval: Approval::Approved };
+    let command = ControlCommand::Decide {
+        call: CallId(call),
+        approval: Approval::Approved,
+        arguments_sha256: None,
+    };
     ControlMessage::new(RoomId::from("a"), command)
 }
 

@@ -290,6 +290,9 @@ fn a_damaged_run_is_listed_beside_the_others_and_can_be_stopped() {
     damage("events SET body = '{}' WHERE seq = 0");
     let shown = machines.conclave(&["show", &broken]);
     assert!(text(&shown.stderr).contains("conclave stop"), "{shown:?}");
+    let unread = machines.conclave(&["tell", &broken, "look into /docs"]);
+    assert_ne!(unread.status.code(), Some(0), "no worker goes on with it: {unread:?}");
+    assert!(text(&unread.stderr).contains("conclave stop"), "{unread:?}");
     damage("rooms SET agents = 'no list' WHERE true");
     let listed = machines.conclave(&["runs"]);
     let lines = text(&listed.stdout);

@@ -1,11 +1,15 @@
 //! Questions that wait for `conclave answer`, with real processes.
 
+use conclave_core::protocol::control::ControlCommand;
+use conclave_core::types::approval::{Approval, parse_approval_id};
+use conclave_core::types::ids::RoomId;
 use conclave_models::test_server::{Server, TestReply};
+use conclave_runtime::store::{ControlMessage, StoreReader};
 use conclave_test_support::Rig;
 use serde_json::{Value, json};
 
 use crate::cli::text;
-use crate::resume_cli::{conclave, start, until};
+use crate::resume_cli::{self, conclave, start, until, waiting};
 
 /// Returns a config whose agent asks its user, and then repeats what its model says. The server
 /// goes on with its replies when the run is resumed.
@@ -97,4 +101,45 @@ fn an_approval_is_no_question_and_an_unknown_id_is_an_error() {
     let stderr = text(&unknown.stderr);
     assert!(unknown.status.code() == Some(2) && stderr.contains(&id), "{stderr}");
     rig.kill(child);
+}
+
+#[test]
+fn what_was_approved_is_what_runs_and_who_comes_second_learns_who_decided() {
+    let rig = resume_cli::asking();
+    let child = start(&rig, &["run", "c.toml", "go", "--approvals", "wait"]);
+    let id = waiting(&rig);
+    let listed = text(&conclave(&rig, &["approvals", "--json"]).stdout);
+    let line: Value = serde_json::from_str(listed.lines().next().expect("a line")).expect("JSON");
+    assert_eq!(line["may_answer"], json!(["approver", "admin"]), "{line}");
+    assert_eq!(line["chain"].as_array().map(Vec::len), Some(1), "{line}");
+    assert_eq!(line["arguments_sha256"].as_str().map(str::len), Some(64), "{line}");
+
+    // A decision that was made about an older list: other arguments under the same id.
+    let (room, call) = parse_approval_id(&id).expect("an id");
+    let store = rig.store(&rig.folder().join("state"));
+    let reader = StoreReader::open(store).expect("the store of the run");
+    let command = ControlCommand::Decide {
+        call,
+        approval: Approval::Approved,
+        arguments_sha256: Some("00".repeat(32)),
+    };
+    let room = line["room"].as_str().map_or(RoomId::from(room), RoomId::from);
+    reader.mail().send(&ControlMessage::new(room, command)).expect("it is sent");
+    until("it is received", || reader.mail().pending().expect("read").is_empty().then_some(()));
+    assert_eq!(waiting(&rig), id, "the call waits for a decision about its own arguments");
+
+    let approved = conclave(&rig, &["approve", &id, "--yes"]);
+    assert_eq!(approved.status.code(), Some(0), "{}", text(&approved.stderr));
+    let ended = child.wait_with_output().expect("it ends");
+    let stderr = text(&ended.stderr);
+    assert_eq!(text(&ended.stdout), "it ran\n", "{stderr}");
+    assert!(stderr.contains("rejected a decision about"), "{stderr}");
+
+    for late in [vec!["approve", &id, "--yes", "--json"], vec!["refuse", &id, "--json"]] {
+        let output = conclave(&rig, &late);
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("it was already approved by a person at another terminal"), "{said}");
+        assert!(said.contains("\"code\":\"already_decided\""), "{said}");
+    }
 }

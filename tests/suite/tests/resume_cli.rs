@@ -305,13 +305,13 @@ fn a_stop_whose_hearer_died_ends_the_run_and_no_later_one() {
 }
 
 /// Returns a config with a call that a rule asks about.
-fn asking() -> Rig {
+pub(crate) fn asking() -> Rig {
     let rule = "[[policy]]\ntool = \"subject.run\"\ndecide = \"ask\"\n";
     Rig::new().with_file("c.toml", calling("echo", "run", &json!({ "text": "it ran" }), "") + rule)
 }
 
 /// Returns the ids of pending calls that `run --approvals wait` prints.
-fn waiting(rig: &Rig) -> String {
+pub(crate) fn waiting(rig: &Rig) -> String {
     until("a call that waits", || {
         let output = conclave(rig, &["approvals", "--json"]);
         let line = text(&output.stdout)

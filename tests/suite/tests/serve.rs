@@ -1,6 +1,7 @@
 //! `conclave serve`: the real program over HTTP on loopback. Conversations and restarts, the channel
 //! settings of a config, and the attacks on a local server that browsers can reach.
 
+mod acting;
 mod api;
 mod attacks;
 mod channels;
@@ -20,6 +21,22 @@ const WEB: &str = "[channels.web]\nkind = \"web\"\n";
 /// Returns a config whose agent repeats its input, with more lines.
 fn echo(lines: &str) -> Rig {
     Rig::new().with_file("c.toml", format!("{}{lines}", stepping("agent_echo", "", "")))
+}
+
+/// Returns a config whose task gives another one work in the background, and its result to the page.
+fn delegating() -> Rig {
+    let config = format!(
+        "entry = \"desk\"\n[plugins.coordinator]\nsource = \"{coordinator}\"\n\
+         grants.route = [\"answer\"]\ngrants.delegate = [\"digest\"]\n\
+         [plugins.echo]\nsource = \"{}\"\n\
+         [plugins.immediate]\nsource = \"stock:immediate\"\ngrants.channels = [\"terminal\", \"web\"]\n\
+         [tasks.desk]\nagent = \"coordinator\"\nsubtasks = [\"answer\"]\n\
+         [tasks.answer]\nagent = \"echo\"\n\
+         [tasks.digest]\nagent = \"echo\"\ndelivery_strategy = \"immediate\"\nresult_delivery = \"text\"\n{WEB}",
+        guest("agent_echo").display(),
+        coordinator = guest("coordinator").display(),
+    );
+    Rig::new().with_file("c.toml", config)
 }
 
 #[test]
@@ -102,18 +119,7 @@ fn a_question_waits_for_the_next_message_as_its_answer() {
 
 #[test]
 fn a_result_that_a_strategy_delivers_is_on_the_page() {
-    let config = format!(
-        "entry = \"desk\"\n[plugins.coordinator]\nsource = \"{coordinator}\"\n\
-         grants.route = [\"answer\"]\ngrants.delegate = [\"digest\"]\n\
-         [plugins.echo]\nsource = \"{}\"\n\
-         [plugins.immediate]\nsource = \"stock:immediate\"\ngrants.channels = [\"terminal\", \"web\"]\n\
-         [tasks.desk]\nagent = \"coordinator\"\nsubtasks = [\"answer\"]\n\
-         [tasks.answer]\nagent = \"echo\"\n\
-         [tasks.digest]\nagent = \"echo\"\ndelivery_strategy = \"immediate\"\nresult_delivery = \"text\"\n{WEB}",
-        guest("agent_echo").display(),
-        coordinator = guest("coordinator").display(),
-    );
-    let rig = Rig::new().with_file("c.toml", config);
+    let rig = delegating();
     let served = Served::start(&rig, &[]);
     let room = served.only_room();
     served.send(&room, "a", "hello");

@@ -20,9 +20,17 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8800")]
     pub(crate) listen: SocketAddr,
     /// Allow an address that other machines can reach. Browsers use this host: that of a proxy with
-    /// TLS, such as chat.example.org, or with a port this server itself, which encrypts nothing
+    /// TLS, such as chat.example.org, or with a port this server itself, which encrypts with
+    /// --tls-cert only
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) public: Option<String>,
+    /// Encrypt with this certificate, a file in PEM with those that issued it. It is read again when
+    /// it changes
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The key of the certificate, a file in PEM that only its owner and group can read
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
     /// The channel of the config to serve, of kind `web` [default: the only one]
     #[arg(long, value_name = "NAME")]
     pub(crate) channel: Option<String>,

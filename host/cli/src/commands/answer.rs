@@ -1,23 +1,19 @@
 //! `conclave answer`: the questions of tasks that wait for their user, and `conclave answer ID TEXT`,
 //! which answers one, from another terminal or after a restart.
 
-use conclave_core::inspect::questions::{OpenQuestion, open_questions};
-use conclave_core::journal::pending_work::WaitKey;
-use conclave_core::types::approval::approval_id;
-use conclave_core::types::ids::TaskName;
-use conclave_runtime::store::{ControlCommand, RunRow, StoreReader, WaitRow};
+use conclave_core::inspect::questions::{Question, QuestionKind};
+use conclave_runtime::store::{ControlCommand, QuestionRow};
 use serde_json::json;
 
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::state::control::message_text;
-use crate::state::interrupted_runs::CONVERSATION;
-use crate::state::pending_call::{PendingCall, QUESTIONS, decisions};
+use crate::state::pending_call::{PendingCall, QUESTIONS};
 use crate::state::stores::OpenStores;
 use crate::ui::screen::columns;
 use crate::ui::show::amounts::{ago, now};
 use crate::ui::show::listing::Listing;
-use crate::ui::show::run_state::{SERVED, state_of_pending};
+use crate::ui::show::run_state::state_of_pending;
 use crate::ui::show::{FAINT, NAME, foreign, paint};
 use crate::ui::stdout;
 
@@ -34,44 +30,39 @@ pub(crate) fn answer(args: &args::Answer, output: OutputArgs) -> Result<u8, CliE
     waiting.settle(ControlCommand::Answer { call, text }, args.instead, output)
 }
 
-/// A question, and the state of its run.
-type QuestionRow = (WaitRow, OpenQuestion, String);
-
 /// Lists the questions of all runs, the oldest first.
 fn list(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
-    let mut questions: Vec<QuestionRow> = Vec::new();
+    // Each with the state of its run.
+    let mut questions: Vec<(Question, String)> = Vec::new();
     for reader in stores.readers()? {
-        let waits = reader.waits(None)?;
-        for row in waits.into_iter().filter(QUESTIONS.is_of) {
-            let Some(question) = question(&reader, &row)? else { continue };
-            let run = reader.run(&row.room.run())?;
-            let is_message =
-                |run: &RunRow| is_next_message(&run.command, &run.entry, &question.task);
+        for row in reader.questions(None)?.0 {
+            let run = reader.run(&row.wait.room.run())?;
             // `conclave resume` or the page in a browser takes the next message of a conversation.
-            if run.as_ref().is_some_and(is_message) {
+            if run.as_ref().is_some_and(|run| row.is_next_message(run)) {
                 continue;
             }
-            let (_, state) = state_of_pending(row.is_live, run.as_ref());
-            questions.push((row, question, state));
+            let QuestionRow { wait, question } = row;
+            let Some(question) = question.filter(|_| (QUESTIONS.is_of)(&wait)) else { continue };
+            let (_, state) = state_of_pending(wait.is_live, run.as_ref());
+            questions.push((question, state));
         }
     }
-    questions.sort_by_key(|(row, ..)| row.since);
-    let answers = decisions(stores);
-    let is_answered = |row: &WaitRow| answers.contains_key(&(row.room.clone(), row.wait.key));
+    questions.sort_by_key(|(question, _)| question.since);
     let (now, columns) = (now(), columns());
-    let rows = |(row, OpenQuestion { call, task, prompt, .. }, state): &QuestionRow| {
-        let answered = if is_answered(row) { ", answered" } else { "" };
-        let about = format!("{}, {task}, {state}{answered}", ago(row.since, now));
-        let id = paint(NAME, approval_id(&row.room, *call));
-        let head = format!("{id}  {}", paint(FAINT, about));
-        let prompt = foreign::block(prompt.trim(), anstyle::Style::new(), INDENT, columns);
-        [head, prompt].map(|text| stdout::hung(0, text))
+    let rows = |(question, state): &(Question, String)| {
+        let answered = if question.is_open() { "" } else { ", answered" };
+        let (task, text) = (task_of(question), text_of(question));
+        let about = format!("{}, {task}, {state}{answered}", ago(question.since, now));
+        let head = format!("{}  {}", paint(NAME, &question.id), paint(FAINT, about));
+        let text = foreign::block(text.trim(), anstyle::Style::new(), INDENT, columns);
+        [head, text].map(|text| stdout::hung(0, text))
     };
-    let as_json = |(row, OpenQuestion { call, task, prompt, .. }, state): &QuestionRow| {
+    let as_json = |(question, state): &(Question, String)| {
         json!({
-            "type": "question", "id": approval_id(&row.room, *call), "room": row.room, "task": task,
-            "question": prompt, "since": row.since, "run_state": state,
-            "is_answered": is_answered(row),
+            "type": "question", "id": question.id, "run": question.run, "room": question.room,
+            "task": task_of(question), "chain": question.chain, "question": text_of(question),
+            "since": question.since, "may_answer": question.may_answer, "run_state": state,
+            "is_answered": !question.is_open(),
         })
     };
     Listing {
@@ -83,28 +74,14 @@ fn list(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
     .print(output)
 }
 
-/// Whether a conversation waits for its next message, rather than a task for an answer.
-fn is_next_message(command: &str, entry: &str, task: &TaskName) -> bool {
-    [CONVERSATION, SERVED].contains(&command) && task.as_str() == entry
+/// The task that asks.
+fn task_of(question: &Question) -> &str {
+    question.chain.last().map_or("", |asker| asker.task.as_str())
 }
 
-/// Returns the question of a call; `None` if it was answered since.
-fn question(reader: &StoreReader, row: &WaitRow) -> Result<Option<OpenQuestion>, CliError> {
-    let WaitKey::Call(call) = row.wait.key else { return Ok(None) };
-    let records = reader.records(&row.room)?;
-    Ok(open_questions(records).into_iter().find(|question| question.call == call))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_conversation_that_waits_for_its_next_message_asks_no_question() {
-        let desk = TaskName::from("desk");
-        assert!(is_next_message(CONVERSATION, "desk", &desk));
-        assert!(is_next_message(SERVED, "desk", &desk));
-        assert!(!is_next_message("run", "desk", &desk));
-        assert!(!is_next_message(CONVERSATION, "front", &desk), "a task below the conversation");
+fn text_of(question: &Question) -> &str {
+    match &question.kind {
+        QuestionKind::Ask { question, .. } => question,
+        QuestionKind::Approval(_) | QuestionKind::TopUp(_) => "",
     }
 }

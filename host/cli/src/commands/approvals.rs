@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 
 use anstyle::Style;
+use conclave_core::inspect::questions::{Question, QuestionState};
 use conclave_core::journal::pending_work::WaitKey;
 use conclave_core::types::approval::{ApprovalRequest, approval_id};
 use conclave_core::types::ids::Millis;
 use conclave_core::types::risk::Risk;
-use conclave_runtime::store::{RunRow, WaitRow};
+use conclave_runtime::store::{QuestionRow, RunRow, WaitRow};
 use serde_json::json;
 
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
-use crate::state::pending_call::decisions;
+use crate::state::pending_call::APPROVALS;
 use crate::state::stores::{OpenStores, damage_of};
 use crate::ui::show::amounts::{ago, now, remaining};
 use crate::ui::show::listing::Listing;
@@ -37,27 +38,23 @@ const COLUMNS: [Column; 8] = [
 
 pub(crate) fn approvals(args: &args::ApprovalList, output: OutputArgs) -> Result<u8, CliError> {
     let stores = OpenStores::of(args.store.as_ref())?;
-    let (mut waits, mut damaged, mut runs) = (Vec::new(), Vec::new(), BTreeMap::new());
+    let (mut rows, mut damaged, mut runs) = (Vec::new(), Vec::new(), BTreeMap::new());
     for (reader, run) in stores.search(args.run.as_deref())? {
-        let (of_store, damaged_of_store) = reader.approval_list(run.as_ref())?;
+        let (of_store, damaged_of_store) = reader.questions(run.as_ref())?;
         damaged.extend(damaged_of_store);
-        for wait in of_store {
-            let run = wait.room.run();
+        for row in of_store.into_iter().filter(|row| (APPROVALS.is_of)(&row.wait)) {
+            let run = row.wait.room.run();
             // `runs` reports a row that cannot be read.
             runs.entry(run.clone()).or_insert_with(|| reader.run(&run).ok().flatten());
-            waits.push(wait);
+            rows.push(row);
         }
     }
-    waits.sort_by_key(|wait| wait.since);
-    let (now, decisions) = (now(), decisions(&stores));
-    let decision = |wait: &WaitRow| decisions.get(&(wait.room.clone(), wait.wait.key)).copied();
-    let run = |wait: &WaitRow| runs.get(&wait.room.run()).and_then(Option::as_ref);
+    rows.sort_by_key(|row| row.wait.since);
+    let now = now();
+    let run = |row: &QuestionRow| runs.get(&row.wait.room.run()).and_then(Option::as_ref);
     let code = Listing {
-        rows: table::rows(
-            &COLUMNS,
-            waits.iter().map(|wait| row(wait, run(wait), decision(wait), now)),
-        ),
-        json: waits.iter().map(|wait| as_json(wait, run(wait), decision(wait))),
+        rows: table::rows(&COLUMNS, rows.iter().map(|row| cells(row, run(row), now))),
+        json: rows.iter().map(|row| as_json(row, run(row))),
         empty: "no call waits for an approval".to_owned(),
         notes: vec![
             "`conclave approve ID` shows a call in full and approves it; `conclave refuse ID` refuses it"
@@ -69,6 +66,18 @@ pub(crate) fn approvals(args: &args::ApprovalList, output: OutputArgs) -> Result
     damage_of(&damaged).map_or(Ok(code), Err)
 }
 
+/// The decision that waits until a process of the run receives it.
+fn decision(question: &Question) -> Option<&'static str> {
+    match &question.state {
+        QuestionState::OnItsWay { settlement } => Some(settlement.decision.as_str()),
+        _ => None,
+    }
+}
+
+fn request(row: &QuestionRow) -> Option<&ApprovalRequest> {
+    Some(&row.question.as_ref()?.subject()?.request)
+}
+
 /// The id of the call, or `None` if the entry is not an approval.
 fn id(wait: &WaitRow) -> Option<String> {
     match wait.wait.key {
@@ -77,8 +86,9 @@ fn id(wait: &WaitRow) -> Option<String> {
     }
 }
 
-fn row(wait: &WaitRow, run: Option<&RunRow>, decision: Option<&str>, now: Millis) -> Cells {
-    let request = wait.wait.request.as_deref();
+fn cells(row: &QuestionRow, run: Option<&RunRow>, now: Millis) -> Cells {
+    let (wait, request) = (&row.wait, request(row));
+    let decision = row.question.as_ref().and_then(decision);
     let arguments = request
         .map(|request| one_line(&request.arguments.to_string(), ARGUMENTS))
         .unwrap_or_default();
@@ -86,8 +96,7 @@ fn row(wait: &WaitRow, run: Option<&RunRow>, decision: Option<&str>, now: Millis
     vec![
         (NAME, id(wait).unwrap_or_default()),
         (FAINT, ago(wait.since, now)),
-        (Style::new(), expires(wait, now)),
-        // A decision waits until a process of the run receives it.
+        (Style::new(), expires(row, now)),
         (style, format!("{state}, {}", decision.unwrap_or("waiting"))),
         (Style::new(), request.map(|request| request.task.to_string()).unwrap_or_default()),
         (Style::new(), tool(wait, request)),
@@ -122,8 +131,8 @@ fn risk(request: &ApprovalRequest) -> (Style, String) {
 }
 
 /// The time until the call expires. That time pauses while no process has the run in progress.
-fn expires(wait: &WaitRow, now: Millis) -> String {
-    let Some(ms) = wait.wait.request.as_ref().and_then(|request| request.expires_ms) else {
+fn expires(QuestionRow { wait, question }: &QuestionRow, now: Millis) -> String {
+    let Some(ms) = question.as_ref().and_then(|question| question.expires_ms) else {
         return String::new();
     };
     if wait.is_live {
@@ -133,10 +142,20 @@ fn expires(wait: &WaitRow, now: Millis) -> String {
     }
 }
 
-fn as_json(wait: &WaitRow, run: Option<&RunRow>, decision: Option<&str>) -> serde_json::Value {
-    let request = wait.wait.request.as_deref();
+fn as_json(row: &QuestionRow, run: Option<&RunRow>) -> serde_json::Value {
+    let QuestionRow { wait, question } = row;
+    let question = question.as_ref();
+    let subject = question.and_then(Question::subject);
     json!({
-        "type": "approval", "id": id(wait), "room": wait.room, "kind": wait.wait.kind, "target": wait.wait.target,
-        "since": wait.since, "expires_ms": request.and_then(|request| request.expires_ms), "run_state": state_of_pending(wait.is_live, run).1, "decision": decision, "request": request,
+        "type": "approval", "id": id(wait), "run": wait.room.run(), "room": wait.room,
+        "kind": wait.wait.kind, "target": wait.wait.target, "since": wait.since,
+        "expires_ms": question.and_then(|question| question.expires_ms),
+        "run_state": state_of_pending(wait.is_live, run).1,
+        "decision": question.and_then(decision),
+        "chain": question.map(|question| &question.chain),
+        "may_answer": question.map(|question| &question.may_answer),
+        "arguments_sha256": subject.map(|subject| &subject.arguments_sha256),
+        "effects": subject.map(|subject| &subject.effects),
+        "request": request(row),
     })
 }

@@ -6,7 +6,7 @@ use conclave_core::inspect::room_row::RoomRowFold;
 use conclave_core::journal::record::setup_in_force;
 use conclave_core::policy::budget::check_top_up_arguments;
 use conclave_core::tool_calls::arguments::check;
-use conclave_core::types::approval::{Approval, ApprovalRequest};
+use conclave_core::types::approval::{Approval, ApprovalRequest, arguments_sha256};
 use conclave_runtime::store::{ControlCommand, StoreAddress};
 use serde_json::Value;
 
@@ -79,7 +79,7 @@ struct PendingApproval {
 impl PendingApproval {
     fn find(id: &str, store: Option<&StoreAddress>) -> Result<Self, CliError> {
         let waiting = PendingCall::find(id, store, &APPROVALS)?;
-        let is_top_up = waiting.row.wait.kind == TOP_UP;
+        let is_top_up = waiting.pending.row.wait.kind == TOP_UP;
         // The records are what runs; the row only says where the call is.
         let mut fold = RoomRowFold::default();
         fold.extend(waiting.records()?);
@@ -97,7 +97,10 @@ impl PendingApproval {
 
     fn say(&self, approval: Approval, instead: bool, output: OutputArgs) -> Result<u8, CliError> {
         let call = self.waiting.call();
-        self.waiting.settle(ControlCommand::Decide { call, approval }, instead, output)
+        // The decision counts only for the arguments that were shown.
+        let arguments_sha256 = Some(arguments_sha256(&self.request.arguments));
+        let command = ControlCommand::Decide { call, approval, arguments_sha256 };
+        self.waiting.settle(command, instead, output)
     }
 
     /// Checks edited arguments here, so that a mistake is reported before the decision is sent.

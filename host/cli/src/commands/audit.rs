@@ -18,7 +18,7 @@ use crate::ui::show::amounts::{moment, now, parse_moment};
 use crate::ui::show::columns::{StyledText, cell, line, wrap_hanging};
 use crate::ui::show::listing::Listing;
 use crate::ui::show::table;
-use crate::ui::show::{BAD, FAINT, GOOD, NAME, ODD, paint, plural, printable};
+use crate::ui::show::{BAD, FAINT, GOOD, NAME, ODD, paint, plural};
 use crate::ui::stdout;
 
 /// Columns of a timestamp.
@@ -139,10 +139,7 @@ fn entries_of(reader: &StoreReader, run: &RoomId) -> Result<Vec<(RoomId, AuditEn
         let (room, records) = journal?;
         all.extend(entries(&retold(records)).into_iter().map(|entry| (room.clone(), entry)));
     }
-    let decisions = reader
-        .address()
-        .change_decisions(run)
-        .map_err(|error| CliError::internal(printable(&error.to_string())))?;
+    let decisions = reader.change_decisions(run)?;
     all.extend(decisions.iter().map(|decision| (run.clone(), decision_entry(decision))));
     Ok(all)
 }
@@ -224,6 +221,7 @@ mod tests {
             seq: Some(17),
             at: Millis(1_795_380_099_975),
             principal: "operator".to_owned(),
+            by: None,
             kind: AuditKind::Denied,
             plugin: Some("notes".into()),
             message,

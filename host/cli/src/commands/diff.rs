@@ -2,7 +2,7 @@
 //! applies or drops. Paths and contents are a plugin's: exact for a pipe, in marked and escaped rows
 //! for a terminal.
 
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::path::Path;
 
 use anstyle::Style;
@@ -66,8 +66,7 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
     if pending == 0 {
         let what = match all {
             0 => {
-                let decisions = found.reader.address().change_decisions(&run);
-                let decisions = decisions.map_err(|e| failed(&e, &run))?;
+                let decisions = found.reader.change_decisions(&run)?;
                 let last = decisions.last().map(|last| format!(": {}", decided(last)));
                 let last = last.unwrap_or_default();
                 format!("{run} has no changes to apply or drop{last}")
@@ -80,6 +79,11 @@ pub(crate) fn diff(args: &args::Diff, output: OutputArgs) -> Result<u8, CliError
             return Err(CliError::usage(what));
         }
         return nothing(&what, output);
+    }
+    if let Some(begin) = found.reader.change_decisions(&run)?.iter().find(|it| it.is_begin)
+        && !output.result_only()
+    {
+        stderr::note(format!("{}; what follows is the rest", decided(begin)));
     }
     if !(args.apply || args.discard) {
         show(&changes, &run, args, output)?;
@@ -130,8 +134,11 @@ fn newest(
 ) -> Result<Option<(StoredRun, Vec<RoomId>)>, CliError> {
     let mut changed = Vec::new();
     for reader in stores.readers()? {
-        let runs = reader.runs(&RunFilter::default())?;
-        changed.extend(runs.into_iter().filter(|run| reader.pending_changes(&run.run) > 0));
+        for run in reader.runs(&RunFilter::default())? {
+            if reader.pending_changes(&run.run)? > 0 {
+                changed.push(run);
+            }
+        }
     }
     changed.sort_by_key(|run| std::cmp::Reverse(run.started));
     let mut runs = changed.into_iter().map(|run| run.run);
@@ -208,6 +215,12 @@ fn failed(error: &OverlayError, run: &RoomId) -> CliError {
         OverlayError::InUse { .. } => CliError::internal(error.to_string()).hint(format!(
             "wait for the end of the run, or end it: `conclave stop {run}`; `conclave serve` and `conclave chat` keep a conversation when you end them with Ctrl-C, and continue it with its changes"
         )),
+        OverlayError::Store { cause, .. } if cause.kind() == ErrorKind::NotConnected => {
+            CliError::unreachable(printable(&error.to_string())).hint(
+                "start its database, or correct the address; what was applied is noted, and the \
+                 same command goes on with the rest",
+            )
+        }
         error => CliError::internal(printable(&error.to_string())),
     }
 }

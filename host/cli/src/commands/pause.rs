@@ -3,35 +3,32 @@
 
 use std::time::Duration;
 
-use conclave_runtime::store::ControlCommand;
+use conclave_runtime::steering::{self, Paused};
+use conclave_runtime::store::{ControlCommand, ControlMessage};
 
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::control::{Delivery, pause_reason, report, send, until};
+use crate::state::control::{blocking, report};
 use crate::state::stored_run::StoredRun;
 
 pub(crate) async fn pause(args: &args::Pause, output: OutputArgs) -> Result<u8, CliError> {
     let found = StoredRun::resolve(Some(&args.run), args.store.as_ref())?;
     let row = found.in_progress("pausing")?;
-    if pause_reason(&found.reader, &row.run)?.is_some() {
-        report(&row, "paused", "was already paused", output)?;
-        return Ok(exit::OK);
-    }
     let most = Duration::from_secs(args.wait);
-    let sent = send(&row, ControlCommand::Pause { reason: args.reason.clone() }, most).await?;
-    let resumed = format!("`conclave resume {}` resumes it", row.run);
-    if sent == Delivery::Waiting {
-        report(&row, "paused", &format!("is paused; no host has it; {resumed}"), output)?;
-        return Ok(exit::OK);
-    }
-    // Any process that looks at the run next, or resumes it, must find it paused.
-    let found = until(found, most, |found| {
-        found.row().map_or(true, |row| !row.state.goes_on())
-            || matches!(pause_reason(&found.reader, &found.run()), Ok(Some(_)))
+    let command = ControlCommand::Pause { reason: args.reason.clone() };
+    let message = ControlMessage::new(row.run.clone(), command);
+    let paused = blocking(move || {
+        let paused = steering::pause(&found.reader, &message, most)
+            .map_err(|error| found.not_in_progress(error, "pausing"))?;
+        Ok(paused)
     });
-    found.await?.in_progress("pausing")?;
-    let what = format!("is paused; calls in progress run to their end; {resumed}");
+    let resumed = format!("`conclave resume {}` resumes it", row.run);
+    let what = match paused.await? {
+        Paused::Before => "was already paused".to_owned(),
+        Paused::WithoutHost => format!("is paused; no host has it; {resumed}"),
+        Paused::InProcess => format!("is paused; calls in progress run to their end; {resumed}"),
+    };
     report(&row, "paused", &what, output)?;
     Ok(exit::OK)
 }

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use conclave_core::setup::Setup;
 use conclave_core::types::ids::{PluginName, RoomId};
+use conclave_runtime::steering::{self, Unpaused, pause_reason};
 use conclave_runtime::store::{
-    ControlCommand, Durability, RunFilter, RunOrigin, RunRow, RunState, Store, StoreAddress,
-    StoreError, StoreReader,
+    ControlCommand, ControlMessage, Durability, RunFilter, RunOrigin, RunRow, RunState, Store,
+    StoreAddress, StoreError, StoreReader,
 };
 use conclave_runtime::{Host, Prepared, RunOptions};
 use serde_json::json;
@@ -20,9 +21,7 @@ use crate::commands::chat;
 use crate::program::error::CliError;
 use crate::program::exit::{self, worst};
 use crate::session::context::{RunContext, RunStyle};
-#[cfg(feature = "postgres")]
-use crate::state::control::blocking;
-use crate::state::control::{Delivery, pause_reason, report, send, until, withdraw_pauses};
+use crate::state::control::{blocking, report};
 use crate::state::interrupted_runs::{
     CLIENT, CONVERSATION, close_orphans, give_up_calls, interrupted_in, report_interrupted,
 };
@@ -98,21 +97,12 @@ fn is_paused(found: &StoredRun, row: &RunRow) -> Result<bool, StoreError> {
 
 /// Lifts the pause of a run in another process, or of one that waits for a worker.
 async fn unpause(found: StoredRun, row: &RunRow, output: OutputArgs) -> Result<u8, CliError> {
-    // A run that cannot be read for a moment is not known to go on.
-    let is_unpaused =
-        |found: &StoredRun| matches!(pause_reason(&found.reader, &found.run()), Ok(None));
-    withdraw_pauses(&found.reader, &row.run)?;
-    let mut has_host = row.state == RunState::Running;
-    if !is_unpaused(&found) {
-        has_host = send(row, ControlCommand::Unpause, RECEIVED).await? != Delivery::Waiting;
-    }
-    if has_host {
-        until(found, RECEIVED, is_unpaused).await?;
-    }
-    let what = if has_host {
-        "continues in its process"
-    } else {
-        "is paused no more; it continues when a worker takes it"
+    let message = ControlMessage::new(row.run.clone(), ControlCommand::Unpause);
+    let unpaused =
+        blocking(move || Ok(steering::unpause(&found.reader, &message, RECEIVED)?)).await?;
+    let what = match unpaused {
+        Unpaused::WithoutHost => "is paused no more; it continues when a worker takes it",
+        Unpaused::Before | Unpaused::InProcess => "continues in its process",
     };
     report(row, "resumed", what, output)?;
     Ok(exit::OK)

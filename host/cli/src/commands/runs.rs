@@ -5,12 +5,12 @@ use std::path::Path;
 
 use anstyle::Style;
 use conclave_core::types::ids::{Millis, RoomId};
+use conclave_runtime::steering::pause_reason;
 use conclave_runtime::store::{DamagedRow, RunFilter, RunRow, RunState, StoreReader};
 use serde_json::{Value, json};
 
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
-use crate::state::control::pause_reason;
 use crate::state::interrupted_runs::CONVERSATION;
 use crate::state::observers;
 use crate::state::stores::{OpenStores, damage_of, is_interrupted};
@@ -234,7 +234,7 @@ impl RunFacts {
             took_ms: row.until(now).since(row.started).saturating_sub(down_ms),
             waits,
             paused: paused.and_then(Result::ok).flatten(),
-            changes: reader.map_or(0, |reader| reader.pending_changes(run)),
+            changes: reader.map_or(Ok(0), |reader| reader.pending_changes(run))?,
             undelivered: undelivered.unwrap_or_default().values().sum(),
             decided: decided.map(|decision| decision.kind.as_str()),
         })

@@ -2,6 +2,7 @@
 //! page is a persistent room. The address goes to stdout, everything else to stderr.
 
 mod operator;
+mod service;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,13 +16,15 @@ use conclave_runtime::clock::{Clock, SystemClock};
 use conclave_runtime::store::{RunFilter, RunRow, StoreAddress, StoreReader};
 use conclave_runtime::subscribe::Subscriber;
 use conclave_server::{
-    Access, Address, Conversations, Operator, People, RoomParts, Server, ServerError, TokenFile,
+    API_RUN, Access, Address, Conversations, Encryption, Operator, People, RoomParts, Server,
+    ServerError, ServerTls, TokenFile,
 };
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 
 use self::operator::{OperatorTerminal, url};
+use self::service::ServiceManager;
 use crate::approve::PendingLine;
 use crate::args::{self, Keep, OutputArgs};
 use crate::program::error::CliError;
@@ -37,7 +40,7 @@ use crate::state::store_address::with_named_store;
 use crate::state::stores::room_folder;
 use crate::ui::interrupt::{Interrupts, terminated};
 use crate::ui::screen::{Screen, Verbosity};
-use crate::ui::show::run_state::SERVED;
+use crate::ui::show::run_state::{SERVED, is_of_server};
 use crate::ui::show::trace::ServedTrace;
 use crate::ui::show::{FAINT, ODD, head, paint, plural, show_path};
 use crate::ui::stdout;
@@ -51,8 +54,10 @@ pub(crate) async fn serve(
     mut interrupts: Interrupts,
 ) -> Result<u8, CliError> {
     let loading = Instant::now();
+    service::allow_files();
     let (models, locked) = (args.model.models()?, args.locked.locked);
     check_listen(&args)?;
+    let tls = tls(&args)?;
     let config = setup::read_config(&args.file, &models)?;
     let channel = channel(&config, args.channel.as_deref(), &args.file)?;
     let people = people(&config, &args.file)?;
@@ -89,9 +94,13 @@ pub(crate) async fn serve(
     }
     let attending = ControlListener::begin(store, &host, &screen);
     let hosts = hosts(address, args.public.as_deref());
-    // A host without a port is that of a proxy, which has TLS.
-    let is_proxied = args.public.as_deref().is_some_and(|public| !has_port(public));
-    let scheme = if is_proxied { "https" } else { "http" };
+    let encryption = match args.public.as_deref() {
+        _ if tls.is_some() => Encryption::Server,
+        // A host without a port is that of a proxy, which has TLS.
+        Some(public) if !has_port(public) => Encryption::Proxy,
+        _ => Encryption::None,
+    };
+    let scheme = if encryption == Encryption::None { "http" } else { "https" };
     let page = format!("{scheme}://{}", hosts[0]);
     let operator: Arc<dyn Operator> =
         Arc::new(OperatorTerminal { screen: Arc::clone(&screen), output, page: page.clone() });
@@ -102,17 +111,14 @@ pub(crate) async fn serve(
         journals: storage.journals(),
         subscribers,
         operator: Arc::clone(&operator),
-        store: reader.address().clone(),
+        run_journals: storage.of_command(API_RUN).journals(),
+        store: store.clone(),
         config: std::path::absolute(&args.file).unwrap_or_else(|_| args.file.clone()),
     });
     // With people, each of them begins conversations of their own.
-    let resumed = conversations.resume(&reader, people.is_none()).await?;
-    let reached = Address {
-        port: address.port(),
-        hosts,
-        is_public: args.public.is_some(),
-        has_tls: is_proxied,
-    };
+    let resumed = conversations.resume(&reader, !people.are_known()).await?;
+    let reached =
+        Address { port: address.port(), hosts, is_public: args.public.is_some(), encryption };
     let access = Access::new(reached, people, operator)?;
     let url = access.token().map_or_else(|| format!("{page}/"), |token| url(&page, &token));
     let gives_access = access.token().is_some();
@@ -121,10 +127,18 @@ pub(crate) async fn serve(
     // The rooms are not stopped: they are resumed, as after a crash.
     interrupts.run_begins();
     interrupts.lingers();
+    let manager = ServiceManager::of_environment();
+    manager.ready();
+    let stop = async {
+        tokio::select! {
+            () = interrupts.next() => {}
+            () = terminated() => {}
+        }
+        manager.stopping();
+    };
     tokio::select! {
-        () = server.serve(listener) => {}
-        () = interrupts.next() => {}
-        () = terminated() => {}
+        () = server.serve(listener, tls, stop) => {}
+        () = manager.live() => {}
     }
     drop(attending);
     // Without the note, a resumption would know only the time since each conversation's last record.
@@ -132,6 +146,13 @@ pub(crate) async fn serve(
     let note_result = tokio::task::spawn_blocking(move || stopping.note_stop(stopped)).await;
     if let Ok(Err(error)) = note_result {
         screen.line(paint(ODD, format_args!("the time of this stop was not noted: {error}")));
+    }
+    // Its runs are free for the next server at once, and not when the lease of this process is over.
+    #[cfg(feature = "postgres")]
+    let leaving = store.clone();
+    #[cfg(feature = "postgres")]
+    if let Ok(Err(error)) = tokio::task::spawn_blocking(move || leaving.leave()).await {
+        screen.line(paint(ODD, format_args!("the conversations were not released: {error}")));
     }
     let command = format!("conclave serve {}", shell(&args.file.display().to_string()));
     screen.line(paint(FAINT, format_args!("\nclosed; the conversations continue with: {command}")));
@@ -145,9 +166,10 @@ pub(crate) async fn serve(
 /// them open.
 fn changes_of_conversations(reader: &StoreReader, name: &str) -> Vec<String> {
     let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
-    let of_run = |run: RoomId| changes_line(&run, reader.pending_changes(&run));
-    let runs = runs.into_iter().map(|row| row.run);
-    runs.filter(|run| is_served(run, name)).filter_map(of_run).collect()
+    let of_run =
+        |row: RunRow| changes_line(&row.run, reader.pending_changes(&row.run).unwrap_or(0));
+    let is_here = |row: &RunRow| row.command == API_RUN || is_served(&row.run, name);
+    runs.into_iter().filter(is_here).filter_map(of_run).collect()
 }
 
 /// Whether the run is a conversation of the server with this name.
@@ -155,13 +177,23 @@ fn is_served(run: &RoomId, name: &str) -> bool {
     run.as_str().strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// The people of the config, and those with tokens in the state folder; `None` if there are none.
-fn people(config: &Config, file: &Path) -> Result<Option<People>, CliError> {
+/// The people of the config, and those with tokens in the state folder.
+fn people(config: &Config, file: &Path) -> Result<People, CliError> {
     let tokens = state_folder().map(|folder| TokenFile::in_folder(&folder));
     let config_file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     People::find(&config.server, tokens, config_file).map_err(|error| {
         CliError::internal(format!("the tokens of people cannot be read: {error}"))
             .hint("`conclave server token list` names the file")
+    })
+}
+
+/// The certificate with which the server encrypts, if the arguments name one.
+fn tls(args: &args::Serve) -> Result<Option<ServerTls>, CliError> {
+    let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else { return Ok(None) };
+    let opened = ServerTls::open(certificate.clone(), key.clone());
+    opened.map(Some).map_err(|error| {
+        CliError::usage(format!("there is no TLS: {error}"))
+            .hint("--tls-cert and --tls-key name the certificate and its key, each a file in PEM")
     })
 }
 
@@ -178,11 +210,13 @@ fn report(
         }));
     }
     if args.public.is_some() && gives_access {
-        screen.notice(paint(
-            ODD,
-            "other machines can reach this server: whoever has the address may talk to the agents, and without a proxy with TLS \
-             others on the network can read it",
-        ));
+        let plain = match args.tls_cert {
+            Some(_) => "",
+            None => ", and without a proxy with TLS others on the network can read it",
+        };
+        let who =
+            "other machines can reach this server: whoever has the address may talk to the agents";
+        screen.notice(paint(ODD, format_args!("{who}{plain}")));
     }
     let resumed = match resumed {
         0 => String::new(),
@@ -296,13 +330,14 @@ fn storage(
     RunStorage::open(&keep, RunCommand::new(SERVED, file, config, locked))
 }
 
-/// Checks that the rooms of the store are conversations of this config; in a database, which others
-/// share, those of this server.
+/// Checks that the rooms of the store are conversations of this config, and runs that people started
+/// at its server; in a database, which others share, those conversations that have its name.
 fn check_owner(reader: &StoreReader, name: &str, file: &Path) -> Result<(), CliError> {
     let rows = reader.runs(&RunFilter::default())?;
     let config = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let is_shared = reader.folder().is_none();
-    let is_other = |row: &&RunRow| row.command != SERVED || row.config.as_ref() != Some(&config);
+    let is_other =
+        |row: &&RunRow| !is_of_server(&row.command) || row.config.as_ref() != Some(&config);
     let other = rows.iter().filter(|row| !is_shared || is_served(&row.run, name)).find(is_other);
     let Some(row) = other else { return Ok(()) };
     let of = row.config.as_deref().map_or_else(|| "no config".to_owned(), show_path);
@@ -325,6 +360,12 @@ impl From<ServerError> for CliError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ui::show::run_state;
+
+    #[test]
+    fn the_command_of_a_servers_runs_is_one_word_everywhere() {
+        assert_eq!(API_RUN, run_state::API_RUN);
+    }
 
     fn served_channel(text: &str, channel: Option<&str>) -> Result<String, String> {
         let config = format!(

@@ -79,7 +79,7 @@ fn add(args: &TokenAdd, output: OutputArgs) -> Result<u8, CliError> {
         stderr::note(printable(&format!("{name} logs in with this token; it is shown only now")));
         if is_first {
             stderr::note(
-                "a server that was started without tokens does not take it: start it again",
+                "servers that run ask for a token from now on, and their printed addresses give no access",
             );
         }
     }

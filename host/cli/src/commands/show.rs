@@ -71,12 +71,9 @@ pub(crate) fn show(args: &args::Show, output: OutputArgs) -> Result<u8, CliError
         config: row.config.as_ref().map(|config| config.display().to_string()),
         command: row.command.clone(),
         reason: row.reason.clone(),
-        pending_changes: row.store.pending_changes(&row.run),
-        blocked_changes: row.store.blocked_changes(&row.run),
-        change_decisions: row
-            .store
-            .change_decisions(&row.run)
-            .map_err(|error| CliError::internal(printable(&error.to_string())))?,
+        pending_changes: found.reader.pending_changes(&row.run)?,
+        blocked_changes: found.reader.blocked_changes(&row.run)?,
+        change_decisions: found.reader.change_decisions(&row.run)?,
     };
     if let Some(file) = &args.html {
         return write_page(

@@ -1,22 +1,21 @@
 //! `conclave tasks [RUN [TASK]]`: the background tasks of a run, with their status and results.
 //! Cancels a task, or sends a text to a task that runs in another process.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anstyle::Style;
-use conclave_core::journal::recovery::Unfinished;
+use conclave_core::inspect::background::{BackgroundTasks, TaskRow};
 use conclave_core::types::delegation::{BackgroundRecord, BackgroundState};
-use conclave_core::types::delivery::{DeliveryState, EndedTask};
-use conclave_core::types::ids::RoomId;
+use conclave_core::types::delivery::DeliveryState;
 use conclave_core::types::request::RoomRequest;
+use conclave_runtime::steering::Delivery;
 use conclave_runtime::store::{ControlCommand, RunRow, RunState};
 use serde_json::json;
 
 use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
-use crate::state::control::{self, Delivery, send};
+use crate::state::control::{self, send};
 use crate::state::stored_run::{StoredRun, journals};
 use crate::ui::show::amounts::{now, took};
 use crate::ui::show::entry::EntryText;
@@ -33,14 +32,6 @@ const COLUMNS: [Column; 6] = [
     Column { head: "DELIVERY", most: 40, goes: 0 },
     Column { head: "WORK", most: usize::MAX, goes: 2 },
 ];
-
-/// A task and the room that started it.
-struct TaskRow {
-    /// The name to type, unique within the run.
-    name: String,
-    parent: RoomId,
-    record: BackgroundRecord,
-}
 
 pub(crate) async fn tasks(args: &args::TasksArgs, output: OutputArgs) -> Result<u8, CliError> {
     let found = StoredRun::resolve(args.run.as_deref(), args.store.as_ref())?;
@@ -64,45 +55,16 @@ pub(crate) async fn tasks(args: &args::TasksArgs, output: OutputArgs) -> Result<
 /// returns the error of the first room that cannot be read.
 fn listed(found: &StoredRun) -> Result<(Vec<TaskRow>, Option<CliError>), CliError> {
     let run = found.run();
-    let (mut all, mut ends, mut unread) = (Vec::new(), BTreeMap::new(), None);
+    let (mut tasks, mut unread) = (BackgroundTasks::default(), None);
     for journal in journals(&found.reader, &run)? {
-        let (room, records) = match journal {
-            Ok(journal) => journal,
+        match journal {
+            Ok((room, records)) => tasks.take(&run, &room, records),
             Err(error) => {
                 unread.get_or_insert(error);
-                continue;
             }
-        };
-        let folded = Unfinished::fold(records).room;
-        let place = room.as_str().strip_prefix(run.as_str()).unwrap_or_default();
-        let place = place.trim_start_matches('/');
-        let mut of_room: Vec<TaskRow> = folded
-            .tasks()
-            .map(|record| TaskRow {
-                name: if place.is_empty() {
-                    record.id.to_string()
-                } else {
-                    format!("{place}/{}", record.id)
-                },
-                parent: room.clone(),
-                record: BackgroundRecord::clone(record),
-            })
-            .collect();
-        of_room.sort_by_key(|task| task.record.started);
-        all.extend(of_room);
-        if let Some(outcome) = folded.outcome() {
-            ends.insert(room, (EndedTask::from_outcome(outcome), folded.now()));
         }
     }
-    // A detached task does not report to its parent, so its own room's end counts.
-    for task in all.iter_mut().filter(|task| task.record.detached) {
-        if let Some((ended, at)) = ends.remove(&task.record.room) {
-            let record = &mut task.record;
-            (record.state, record.ended) = (ended.status.into(), Some(at));
-            (record.output, record.error) = (ended.output, ended.error);
-        }
-    }
-    Ok((all, unread))
+    Ok((tasks.into_rows(), unread))
 }
 
 fn find<'a>(all: &'a [TaskRow], name: &str, row: &RunRow) -> Result<&'a TaskRow, CliError> {

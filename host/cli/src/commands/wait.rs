@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anstyle::Style;
 use conclave_core::inspect::room_row::RoomRowFold;
 use conclave_core::types::outcome::Outcome;
+use conclave_runtime::steering::pause_reason;
 use conclave_runtime::store::RunState;
 use serde_json::json;
 
@@ -13,7 +14,7 @@ use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit::{self, RunIncidents};
 use crate::session::ending::{ending, result};
-use crate::state::control::{blocking, pause_reason};
+use crate::state::control::blocking;
 use crate::state::stored_run::StoredRun;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::show::run_state::run_state;

@@ -105,7 +105,7 @@ pub(crate) async fn worker(
             () = terminated => {}
         }
     };
-    let worker = Worker::new(&store, pools, args.rooms as usize);
+    let worker = Worker::new(&store, pools, args.rooms as usize).closes_store();
     // The store may be out of reach for long, and is asked twice a second.
     let outage = std::sync::Mutex::new(String::new());
     let notify = |event: WorkerEvent<'_>| {

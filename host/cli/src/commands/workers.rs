@@ -30,8 +30,13 @@ pub(crate) fn workers(args: &WorkersArgs, output: OutputArgs) -> Result<u8, CliE
     let hosts = stores::read(&address)?.hosts()?;
     let now = now();
     let silent = hosts.iter().filter(|host| !host.is_live && host.runs > 0).count();
-    let notes = (silent > 0)
-        .then(|| "a silent host's runs are taken by the next worker of their pool".to_owned());
+    let without = hosts.iter().filter(|host| host.is_live && host.lacks_blob_folder).count();
+    let silent =
+        (silent > 0).then_some("a silent host's runs are taken by the next worker of their pool");
+    let without = (without > 0).then_some(
+        "a worker without blobs takes no run: start it anew with `?blobs=FOLDER` in its address",
+    );
+    let notes = silent.into_iter().chain(without).map(str::to_owned);
     Listing {
         rows: table::rows(&COLUMNS, hosts.iter().map(|host| row(host, now))),
         json: hosts.iter().map(|host| {
@@ -40,7 +45,7 @@ pub(crate) fn workers(args: &WorkersArgs, output: OutputArgs) -> Result<u8, CliE
             value
         }),
         empty: "no host has this store open; `conclave worker CONFIG` starts a worker".to_owned(),
-        notes: notes.into_iter().collect(),
+        notes: notes.collect(),
     }
     .print(output)
 }
@@ -50,7 +55,9 @@ fn row(host: &HostRow, now: Millis) -> Cells {
         0 => host.runs.to_string(),
         capacity => format!("{} of {capacity}", host.runs),
     };
-    let (state, style) = if host.is_live {
+    let (state, style) = if host.is_live && host.lacks_blob_folder {
+        ("without blobs".to_owned(), ODD)
+    } else if host.is_live {
         ("live".to_owned(), FAINT)
     } else {
         let since = Millis(now.0.saturating_sub(host.silent_ms));

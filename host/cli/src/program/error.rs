@@ -14,6 +14,8 @@ pub(crate) struct CliError {
     what: String,
     hint: Option<String>,
     problems: Option<Problems>,
+    /// The stable code of a refusal, for programs.
+    refusal: Option<&'static str>,
 }
 
 impl CliError {
@@ -24,7 +26,7 @@ impl CliError {
 
     /// Returns an error of the command line, or of a file named on it.
     pub(crate) fn usage(what: impl Into<String>) -> Self {
-        Self { code: exit::USAGE, what: what.into(), hint: None, problems: None }
+        Self { code: exit::USAGE, what: what.into(), hint: None, problems: None, refusal: None }
     }
 
     /// Returns the error of a config with problems.
@@ -39,32 +41,38 @@ impl CliError {
 
     /// Returns an error of a server that could not be reached.
     pub(crate) fn unreachable(what: impl Into<String>) -> Self {
-        Self { code: exit::UNREACHABLE, what: what.into(), hint: None, problems: None }
+        Self {
+            code: exit::UNREACHABLE,
+            what: what.into(),
+            hint: None,
+            problems: None,
+            refusal: None,
+        }
     }
 
     /// Returns an error of a plugin.
     pub(crate) fn plugin(what: impl Into<String>) -> Self {
-        Self { code: exit::PLUGIN, what: what.into(), hint: None, problems: None }
+        Self { code: exit::PLUGIN, what: what.into(), hint: None, problems: None, refusal: None }
     }
 
     /// Returns an error for an approval that no user could give.
     pub(crate) fn policy(what: impl Into<String>) -> Self {
-        Self { code: exit::POLICY, what: what.into(), hint: None, problems: None }
+        Self { code: exit::POLICY, what: what.into(), hint: None, problems: None, refusal: None }
     }
 
     /// Returns an error for a missing key.
     pub(crate) fn key(what: impl Into<String>) -> Self {
-        Self { code: exit::KEY, what: what.into(), hint: None, problems: None }
+        Self { code: exit::KEY, what: what.into(), hint: None, problems: None, refusal: None }
     }
 
     /// Returns an error of the host itself or of the machine.
     pub(crate) fn internal(what: impl Into<String>) -> Self {
-        Self { code: exit::FAILED, what: what.into(), hint: None, problems: None }
+        Self { code: exit::FAILED, what: what.into(), hint: None, problems: None, refusal: None }
     }
 
     /// The end of a run at this terminal because another host has taken it over.
     pub(crate) fn taken_over(what: impl Into<String>) -> Self {
-        Self { code: exit::ELSEWHERE, what: what.into(), hint: None, problems: None }
+        Self { code: exit::ELSEWHERE, what: what.into(), hint: None, problems: None, refusal: None }
     }
 
     /// Whether something failed; a run that was taken over did not.
@@ -115,11 +123,19 @@ impl CliError {
         self.code
     }
 
+    /// Adds the stable code of a refusal, for programs.
+    pub(crate) fn with_code(self, code: &'static str) -> Self {
+        Self { refusal: Some(code), ..self }
+    }
+
     /// The error as one line of JSON, for `--json`.
     pub(crate) fn to_json(&self) -> String {
         let kind = if self.is_failure() { "error" } else { "elsewhere" };
-        serde_json::json!({ "type": kind, "message": self.what, "hint": self.hint, "problems": self.problems, "exit_code": self.code })
-            .to_string()
+        let mut line = serde_json::json!({ "type": kind, "message": self.what, "hint": self.hint, "problems": self.problems, "exit_code": self.code });
+        if let Some(code) = self.refusal {
+            line["code"] = code.into();
+        }
+        line.to_string()
     }
 }
 

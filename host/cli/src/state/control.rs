@@ -1,30 +1,20 @@
-//! Control messages to a run that another process has in progress. A message is put into the mail
-//! of the run's store, and is then journalled there or taken back. None is left behind, to take
-//! effect much later, unless the run waits for a worker: the one that takes it receives them first.
+//! Commands to runs from this terminal, through [`steering`]: their texts and their remedies.
 
-use std::collections::BTreeSet;
 use std::io::Read;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use conclave_core::protocol::control::HANDOVER;
-use conclave_core::protocol::event::Event;
-use conclave_core::types::ids::{ControlId, RoomId};
-use conclave_runtime::store::{
-    ControlCommand, ControlMessage, MailState, RunRow, RunState, StoreError, StoreReader,
-};
+use conclave_core::types::ids::RoomId;
+use conclave_runtime::steering::{self, Delivery, SteeringError};
+use conclave_runtime::store::{ControlCommand, ControlMessage, RunRow};
 use serde_json::json;
 
 use crate::args::OutputArgs;
 use crate::program::error::CliError;
-use crate::state::stored_run::StoredRun;
+use crate::state::stored_run::has_ended;
 use crate::state::stores;
 use crate::ui::show::printable;
 use crate::ui::stdout;
 
-/// The interval between two checks whether a message was received, or a run has ended.
-pub(crate) const EVERY: Duration = Duration::from_millis(100);
-/// The time in which a worker with free space takes a run that a message has woken.
-const TAKEN_WITHIN: Duration = Duration::from_secs(2);
 /// Bytes of a text. A message in the mail may have 1 MiB, and JSON can make six bytes of one.
 const MESSAGE_MAX: usize = 128 << 10;
 
@@ -51,48 +41,18 @@ pub(crate) fn message_text(argument: &str, usage: &str) -> Result<String, CliErr
     }
 }
 
-/// What became of a message that was sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Delivery {
-    /// The run's journal holds it, under this id.
-    Recorded(ControlId),
-    /// No host has the run. The worker that takes the run next receives the message first.
-    Waiting,
-}
-
-/// Sends a message, and waits until the run's journal holds it. If no host has the run, the message
-/// stays for the next one.
+/// Sends a command to a run, and waits until its journal holds it; see [`steering::send`].
 ///
 /// # Errors
-/// If that takes too long, or the run ends before. The message is then taken back, unless its room
-/// has it already.
+/// As that.
 pub(crate) async fn send(
     row: &RunRow,
     word: ControlCommand,
     most: Duration,
 ) -> Result<Delivery, CliError> {
     let message = ControlMessage::new(row.run.clone(), word);
-    let (address, sent) = (row.store.clone(), message.clone());
-    let mut reader = blocking(move || {
-        let reader = stores::read(&address)?;
-        reader.mail().send(&sent)?;
-        Ok(reader)
-    })
-    .await?;
-    let began = Instant::now();
-    loop {
-        let (row, message, waited) = (row.clone(), message.clone(), began.elapsed());
-        let (delivery, looked) = blocking(move || {
-            let delivery = look(&reader, (&row, &message), (waited, most))?;
-            Ok((delivery, reader))
-        })
-        .await?;
-        if let Some(delivery) = delivery {
-            return Ok(delivery);
-        }
-        reader = looked;
-        tokio::time::sleep(EVERY).await;
-    }
+    let address = row.store.clone();
+    blocking(move || Ok(steering::send(&stores::read(&address)?, &message, most)?)).await
 }
 
 /// Runs what reads a store on a thread that may block: a database may take long to answer.
@@ -102,126 +62,6 @@ pub(crate) async fn blocking<T: Send + 'static>(
     match tokio::task::spawn_blocking(read).await {
         Ok(result) => result,
         Err(broken) => std::panic::resume_unwind(broken.into_panic()),
-    }
-}
-
-/// Returns what has become of a message; `None` if that is not known yet.
-fn look(
-    reader: &StoreReader,
-    (row, message): (&RunRow, &ControlMessage),
-    (waited, most): (Duration, Duration),
-) -> Result<Option<Delivery>, CliError> {
-    let is_late = waited >= most;
-    match reader.mail().state(message)? {
-        MailState::Gone => return Ok(Some(Delivery::Recorded(message.id.clone()))),
-        MailState::PutAside => {
-            let what = format!("the process of {} could not read the message", row.run);
-            return Err(CliError::internal(what)
-                .hint("check whether that process runs another version of conclave"));
-        }
-        state => match (receiver(reader, row), state) {
-            (Receiver::Gone, _) => return after_the_end(reader, row, message).map(Some),
-            // No worker takes a run that is paused.
-            (Receiver::NextWorker, MailState::Waiting)
-                if waited >= most.min(TAKEN_WITHIN)
-                    || matches!(message.word, ControlCommand::Pause { .. }) =>
-            {
-                return Ok(Some(Delivery::Waiting));
-            }
-            // If the receiver takes it in between, the next check sees it as taken.
-            (_, MailState::Waiting) if is_late && reader.mail().withdraw(message)? => {
-                return Err(not_received(row, most)
-                    .hint("try again with a longer --wait, or end that process"));
-            }
-            (_, MailState::Taken) if is_late => {
-                let what = format!(
-                    "the process of {} received the message but did not record it within {} s; it may still take effect",
-                    row.run,
-                    most.as_secs()
-                );
-                return Err(CliError::internal(what)
-                    .hint(format!("`conclave show {}` shows the state of the run", row.run)));
-            }
-            _ => {}
-        },
-    }
-    Ok(None)
-}
-
-/// The error for a message that was withdrawn after this time.
-pub(crate) fn not_received(row: &RunRow, most: Duration) -> CliError {
-    CliError::internal(format!(
-        "the process of {} did not receive the message within {} s; the message was withdrawn",
-        row.run,
-        most.as_secs()
-    ))
-}
-
-/// Who receives a message to a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Receiver {
-    /// The process that has the run in progress.
-    Process,
-    /// The worker that takes the run next.
-    NextWorker,
-    /// None: the process or the run has ended.
-    Gone,
-}
-
-fn receiver(reader: &StoreReader, row: &RunRow) -> Receiver {
-    // In a database, the processes of other runs say nothing about this one. A failure to read is
-    // retried at the next check.
-    if reader.folder().is_some() && matches!(reader.is_in_use(), Ok(false)) {
-        return Receiver::Gone;
-    }
-    let rooms = reader.rooms(&row.run.run()).unwrap_or_default();
-    match rooms.iter().find(|room| room.room == row.run).map(|room| room.state) {
-        Some(RunState::Ended(_)) => Receiver::Gone,
-        Some(RunState::Interrupted) if reader.folder().is_none() => Receiver::Gone,
-        Some(RunState::Queued | RunState::Asleep) => Receiver::NextWorker,
-        Some(RunState::Running | RunState::Interrupted) | None => Receiver::Process,
-    }
-}
-
-/// Returns the result of a message whose receiver has gone: the journal shows whether it arrived in
-/// time.
-fn after_the_end(
-    reader: &StoreReader,
-    row: &RunRow,
-    message: &ControlMessage,
-) -> Result<Delivery, CliError> {
-    // Removed before the journal is read, so that a process that resumes the run cannot take it in
-    // between.
-    reader.mail().remove(message)?;
-    if reader.has_received(&message.room, &message.id)? {
-        return Ok(Delivery::Recorded(message.id.clone()));
-    }
-    let what = format!(
-        "the process of {} ended before it received the message; the message was withdrawn",
-        row.run
-    );
-    Err(CliError::usage(what)
-        .hint(format!("`conclave show {}` shows the state of the run", row.run)))
-}
-
-/// Waits until the condition holds for a stored run, or for this time at most. Returns the run.
-pub(crate) async fn until(
-    mut found: StoredRun,
-    most: Duration,
-    is_so: fn(&StoredRun) -> bool,
-) -> Result<StoredRun, CliError> {
-    let end = Instant::now() + most;
-    loop {
-        let (looked, holds) = blocking(move || {
-            let holds = is_so(&found);
-            Ok((found, holds))
-        })
-        .await?;
-        if holds || Instant::now() >= end {
-            return Ok(looked);
-        }
-        found = looked;
-        tokio::time::sleep(EVERY).await;
     }
 }
 
@@ -239,64 +79,62 @@ pub(crate) fn report(
     )
 }
 
-/// Returns why a run is paused, or `None` if it is not paused. A run of a database is also paused by
-/// a message that waits for the worker which takes it next.
-///
-/// # Errors
-/// If the run cannot be read.
-pub(crate) fn pause_reason(
-    reader: &StoreReader,
-    run: &RoomId,
-) -> Result<Option<String>, StoreError> {
-    let (mut paused, mut received) = (None, BTreeSet::new());
-    for record in reader.records(run)? {
-        if let Event::ControlReceived { id, .. } = &record.event
-            && !received.insert(id.clone())
-        {
-            // It took effect before.
-            continue;
-        }
-        match record.event.effective() {
-            // The next host lifts this one by itself.
-            Event::Paused { reason } if reason == HANDOVER => {}
-            Event::Paused { reason } => paused = Some(reason.clone()),
-            Event::Unpaused | Event::RunStarted { .. } => paused = None,
-            _ => {}
-        }
-    }
-    for message in waiting(reader, run).filter(|message| !received.contains(&message.id)) {
-        match message.word {
-            ControlCommand::Pause { reason } => paused = Some(reason),
-            ControlCommand::Unpause => paused = None,
-            _ => {}
-        }
-    }
-    Ok(paused)
-}
-
-/// The messages to the root room of a run that wait for the worker which takes it next.
-fn waiting(reader: &StoreReader, run: &RoomId) -> impl Iterator<Item = ControlMessage> {
-    // The process of a folder takes its messages by itself.
-    let of_run = reader.folder().is_none().then(|| reader.mail().of_run(run).unwrap_or_default());
-    of_run.into_iter().flatten().filter(|message| message.room == *run)
-}
-
-/// Withdraws the pauses of a run that no host has received.
-///
-/// # Errors
-/// If the store cannot be used.
-pub(crate) fn withdraw_pauses(reader: &StoreReader, run: &RoomId) -> Result<(), CliError> {
-    for message in waiting(reader, run) {
-        if matches!(message.word, ControlCommand::Pause { .. }) {
-            reader.mail().withdraw(&message)?;
+impl From<SteeringError> for CliError {
+    fn from(error: SteeringError) -> Self {
+        let show = |run: &RoomId| format!("`conclave show {run}` shows the state of the run");
+        let what = error.to_string();
+        match error {
+            SteeringError::Store(error) => error.into(),
+            SteeringError::Unconfirmed { run, error } => Self::from(error).hint(format!(
+                "what was sent may still take effect; `conclave show {run}` shows whether it did"
+            )),
+            SteeringError::Unknown { .. } => Self::usage(what),
+            SteeringError::Ended { run, status } => has_ended(&run, status, "it has no effect"),
+            SteeringError::Interrupted { run } => Self::usage(what)
+                .hint(format!("`conclave resume {run}` resumes it, `conclave stop {run}` ends it")),
+            SteeringError::UnknownTask { run, task, known } => {
+                let name = task.as_str();
+                Self::usage(format!("the run {run} has no task {}", printable(name))).known(
+                    name,
+                    "its tasks are",
+                    known.iter().map(String::as_str),
+                )
+            }
+            SteeringError::Unreadable { .. } => Self::internal(what)
+                .hint("check whether that process runs another version of conclave"),
+            SteeringError::NotReceived { .. } => {
+                Self::internal(what).hint("try again with a longer --wait, or end that process")
+            }
+            SteeringError::NotRecorded { run, .. } => Self::internal(what).hint(show(&run)),
+            SteeringError::NotEnded { .. } => Self::internal(what)
+                .hint("wait for it to end, or end its process; `conclave runs` shows its state"),
+            SteeringError::Dropped { run, .. } => {
+                Self::usage(what).hint(format!("{}; begin another one with the text", show(&run)))
+            }
+            SteeringError::ReceiverEnded { run } => Self::usage(what).hint(show(&run)),
+            // Commands that decide calls have words of their own for these.
+            error => Self::usage(error.to_string()),
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use conclave_runtime::store::StoreError;
+
     use super::*;
+
+    #[test]
+    fn a_lost_answer_of_the_store_is_no_promise_that_nothing_happens() {
+        let store = || std::path::Path::new("/nowhere").into();
+        let lost = || StoreError::Unreachable { store: store(), what: "it is gone".to_owned() };
+        let error = SteeringError::Unconfirmed { run: "3f2a91c0".into(), error: lost() };
+        let (what, hint) = CliError::from(error).into_texts();
+        assert_eq!(what, CliError::from(lost()).into_texts().0);
+        let hint = hint.expect("it says what may happen");
+        assert!(hint.contains("may still take effect"), "{hint}");
+        assert!(hint.contains("conclave show 3f2a91c0"), "{hint}");
+    }
 
     #[test]
     fn an_empty_or_oversized_message_is_refused() {

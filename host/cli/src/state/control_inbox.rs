@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conclave_core::types::approval::{Approval, approval_id};
+use conclave_core::types::ids::Principal;
 use conclave_core::types::request::RoomRequest;
 use conclave_runtime::ControlInbox;
 use conclave_runtime::Host;
@@ -44,41 +45,41 @@ impl Drop for ControlListener {
 }
 
 /// Shows a message when its room receives it.
-fn show(screen: &Screen, ControlMessage { room, word, .. }: &ControlMessage) {
+fn show(screen: &Screen, ControlMessage { room, by, word, .. }: &ControlMessage) {
+    let whence = by.as_ref().map_or_else(
+        || "from another terminal".to_owned(),
+        |Principal(name)| format!("by {}", printable(name)),
+    );
     let line = match word {
-        ControlCommand::Decide { call, approval } => {
+        ControlCommand::Decide { call, approval, .. } => {
             format!(
-                "{} was decided from another terminal: {}",
+                "{} was decided {whence}: {}",
                 approval_id(room, *call),
                 decision_text(approval)
             )
         }
         ControlCommand::Answer { call, text } => {
-            format!(
-                "{} was answered from another terminal: {}",
-                approval_id(room, *call),
-                one_line(text, SHOWN)
-            )
+            format!("{} was answered {whence}: {}", approval_id(room, *call), one_line(text, SHOWN))
         }
-        ControlCommand::Stop { .. } => format!("{room} was stopped from another terminal"),
+        ControlCommand::Stop { .. } => format!("{room} was stopped {whence}"),
         ControlCommand::StopTurn { .. } => {
-            format!("the turn of {room} was stopped from another terminal")
+            format!("the turn of {room} was stopped {whence}")
         }
         ControlCommand::KillTask { task, .. } => {
-            format!("{task} of {room} was stopped from another terminal")
+            format!("{task} of {room} was stopped {whence}")
         }
         ControlCommand::Pause { reason } => {
             format!(
-                "{room} was paused from another terminal: {}; `conclave resume {room}` resumes it",
+                "{room} was paused {whence}: {}; `conclave resume {room}` resumes it",
                 one_line(reason, SHOWN)
             )
         }
-        ControlCommand::Unpause => format!("{room} was resumed from another terminal"),
+        ControlCommand::Unpause => format!("{room} was resumed {whence}"),
         ControlCommand::Tell { text, .. } => {
-            format!("{room} received a message from another terminal: {}", one_line(text, SHOWN))
+            format!("{room} received a message {whence}: {}", one_line(text, SHOWN))
         }
         ControlCommand::Ask { what } => {
-            format!("{room} received a request from another terminal: {}", request_text(what))
+            format!("{room} received a request {whence}: {}", request_text(what))
         }
     };
     screen.line(paint(FAINT, format_args!("      {line}")));

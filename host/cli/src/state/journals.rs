@@ -130,6 +130,18 @@ impl RunStorage {
         self
     }
 
+    /// The same place for runs of another command, whose approvals and questions wait.
+    #[cfg(feature = "serve")]
+    pub(crate) fn of_command(&self, command: &str) -> Self {
+        let mut storage = self.clone();
+        if let JournalPlace::Store { about, .. } = &mut storage.0 {
+            about.command = command.to_owned();
+            about.approvals = word_of(Some(Approvals::Wait));
+            about.questions = word_of(Some(Questions::Wait));
+        }
+        storage
+    }
+
     /// The journals for the run's options.
     pub(crate) fn journals(&self) -> Arc<dyn Journals> {
         match &self.0 {
@@ -148,7 +160,9 @@ impl RunStorage {
 
     /// The number of files that a run changed in overlays, for a person to apply or drop.
     pub(crate) fn pending_changes(&self, run: &RoomId) -> usize {
-        self.store().map_or(0, |store| store.address().pending_changes(run))
+        let reader = self.store().and_then(|store| StoreReader::open(store.address()).ok());
+        // Without the store nobody can say, and `conclave diff` counts them later.
+        reader.and_then(|reader| reader.pending_changes(run).ok()).unwrap_or(0)
     }
 
     /// Returns the records of a stored room; empty if they cannot be read.

@@ -1,14 +1,14 @@
 //! The report of a checked store: `audit verify` and `store check` say the same.
 
-use conclave_runtime::store::{StoreAddress, StoreCheck};
+use conclave_runtime::store::{RemovedRun, StoreAddress, StoreCheck};
 use serde_json::json;
 
 use crate::args::OutputArgs;
 use crate::program::error::CliError;
 use crate::state::stores::UnreadableStore;
-use crate::ui::show::amounts::thousands;
+use crate::ui::show::amounts::{ago, now, thousands};
 use crate::ui::show::table::note;
-use crate::ui::show::{BAD, FAINT, GOOD, one_line, paint};
+use crate::ui::show::{BAD, FAINT, GOOD, one_line, paint, plural};
 use crate::ui::stdout;
 
 /// Problems of one store that are shown; `--json` has all.
@@ -51,6 +51,8 @@ pub(crate) fn report(
             (some(checked.records, "record", "records"), some(checked.rooms, "room", "rooms"));
         let counts = format!("{records} of {rooms}, {}", some(checked.blobs, "blob", "blobs"));
         let verified = format!("{} {place}: {counts}", paint(GOOD, "verified"));
+        let removed = removed_runs(&checked.removed_runs);
+        let verified = format!("{verified}{removed}");
         return match &checked.heads[..] {
             [] => stdout::styled(verified),
             [head] => {
@@ -68,7 +70,8 @@ pub(crate) fn report(
             }
         };
     }
-    stdout::styled(format!("{} {place}", paint(BAD, "DAMAGED")))?;
+    let removed = removed_runs(&checked.removed_runs);
+    stdout::styled(format!("{} {place}{removed}", paint(BAD, "DAMAGED")))?;
     for problem in checked.problems.iter().take(PROBLEMS) {
         stdout::styled(format!("  {}", one_line(problem, 400)))?;
     }
@@ -79,4 +82,14 @@ pub(crate) fn report(
         )))?;
     }
     Ok(())
+}
+
+/// `, 2 runs removed (the last one, RUN, 5 min ago)`, so that an operator sees a removal that nobody
+/// made; `--json` lists all. Empty without one.
+fn removed_runs(removed: &[RemovedRun]) -> String {
+    let Some(last) = removed.last() else { return String::new() };
+    let runs = plural(removed.len() as u64, "run", "runs");
+    let (run, ago) = (one_line(last.run.as_str(), 200), ago(last.at, now()));
+    let last = if removed.len() == 1 { run } else { format!("the last one {run}") };
+    format!(", {runs} removed ({last}, {ago})")
 }

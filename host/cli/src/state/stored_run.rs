@@ -4,6 +4,7 @@
 use conclave_core::protocol::event::Record;
 use conclave_core::types::ids::RoomId;
 use conclave_core::types::outcome::Status;
+use conclave_runtime::steering::SteeringError;
 use conclave_runtime::store::{
     RunFilter, RunMatch, RunRow, RunState, StoreAddress, StoreError, StoreReader,
 };
@@ -54,6 +55,17 @@ impl StoredRun {
         let run = self.run();
         let row = self.reader.run(&run).map_err(|error| unread(error, &run))?;
         row.ok_or_else(|| CliError::usage(format!("the run {run} is not stored")))
+    }
+
+    /// The error of a command to a run that ended, was interrupted or cannot be read.
+    pub(crate) fn not_in_progress(&self, error: SteeringError, what: &str) -> CliError {
+        match error {
+            SteeringError::Ended { .. } | SteeringError::Interrupted { .. } => {
+                self.in_progress(what).err().unwrap_or_else(|| error.into())
+            }
+            SteeringError::Store(error) => unread(error, &self.run()),
+            error => error.into(),
+        }
     }
 
     /// Returns the run's row, if a process has the run in progress. `what` is the intended command,

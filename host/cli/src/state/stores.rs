@@ -15,7 +15,7 @@ use conclave_runtime::store::{
 use crate::program::error::CliError;
 use crate::state::state_folder::state_folder;
 use crate::state::store_address::named_store;
-use crate::ui::show::run_state::SERVED;
+use crate::ui::show::run_state::is_of_server;
 use crate::ui::show::{plural, printable};
 use crate::ui::stderr;
 
@@ -215,7 +215,7 @@ impl OpenStores {
 
 /// Opens a store, for a few seconds again and again if its database cannot be reached: it may be
 /// restarting.
-fn when_reached<T>(open: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
+pub(crate) fn when_reached<T>(open: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
     let (mut pauses, began) = (PAUSES.iter(), Instant::now());
     loop {
         match (open(), pauses.next()) {
@@ -303,7 +303,7 @@ fn machine_name() -> Option<String> {
 /// Whether the run was interrupted and has not been resumed. A conversation of browsers is resumed
 /// by its server.
 pub(crate) fn is_interrupted(run: &RunRow) -> bool {
-    run.state == RunState::Interrupted && run.command != SERVED
+    run.state == RunState::Interrupted && !is_of_server(&run.command)
 }
 
 /// The command line's error for a store that cannot be used.

@@ -16,7 +16,7 @@ use crate::protocol::notice::Notice;
 use crate::setup::Setup;
 use crate::types::approval::{Approval, ApprovalRequest, led_by};
 use crate::types::fault::{Fault, FaultKind};
-use crate::types::ids::{CallId, Millis, PluginName};
+use crate::types::ids::{CallId, Millis, PluginName, Principal};
 use crate::types::side_effect::{FailureCause, SideEffectAnswer};
 use crate::types::tool::ToolError;
 
@@ -30,6 +30,9 @@ pub struct AuditEntry {
     pub at: Millis,
     /// The person or service on whose behalf the room ran.
     pub principal: String,
+    /// The person at a server who caused it; `None` if nobody did, or the operator of the machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Principal>,
     pub kind: AuditKind,
     /// The plugin concerned; `None` for the whole run.
     pub plugin: Option<PluginName>,
@@ -167,8 +170,9 @@ pub fn decision_entry(decision: &ChangeDecision) -> AuditEntry {
         ChangeDecisionKind::Dropped => AuditKind::ChangesDropped,
     };
     let (at, principal) = (decision.at, decision.principal.clone());
-    let message = format!("{}: {}", decision.folder, decision.files.join(", "));
-    AuditEntry { seq: None, at, principal, kind, plugin: None, message }
+    let end = if decision.is_begin { " (interrupted: some of them may not be)" } else { "" };
+    let message = format!("{}: {}{end}", decision.folder, decision.files.join(", "));
+    AuditEntry { seq: None, at, principal, by: None, kind, plugin: None, message }
 }
 
 #[derive(Default)]
@@ -192,10 +196,12 @@ impl AuditFindings {
     ) {
         let record = &of.record;
         let principal = record.principal.0.to_string();
+        let by = record.event.sender().cloned();
         self.entries.push(AuditEntry {
             seq: Some(record.seq),
             at: record.at,
             principal,
+            by,
             kind,
             plugin: plugin.cloned(),
             message: what,
@@ -206,6 +212,9 @@ impl AuditFindings {
         if !of.has_effect {
             return;
         }
+        // A decision has its author among the facts of its notice.
+        let by = of.record.event.sender().map(|Principal(name)| format!(", by {name}"));
+        let by = by.unwrap_or_default();
         match of.record.event.effective() {
             Event::RoomOpened { setup, .. } => self.allowed(of, setup),
             Event::RunStarted { setup: Some(setup), .. } => self.allowed(of, setup),
@@ -221,18 +230,24 @@ impl AuditFindings {
                 let what = format!("host {host} took the room over (epoch {epoch})");
                 self.push(of, AuditKind::Resumed, None, what)
             }
-            Event::TurnStopped { reason } => {
-                self.push(of, AuditKind::Stopped, None, format!("the turn was stopped: {reason}"))
-            }
+            Event::TurnStopped { reason } => self.push(
+                of,
+                AuditKind::Stopped,
+                None,
+                format!("the turn was stopped: {reason}{by}"),
+            ),
             Event::TaskKilled { task, reason } => self.push(
                 of,
                 AuditKind::Stopped,
                 None,
-                format!("the task {task} was stopped: {reason}"),
+                format!("the task {task} was stopped: {reason}{by}"),
             ),
-            Event::Cancelled { reason } => {
-                self.push(of, AuditKind::Stopped, None, format!("the run was stopped: {reason}"))
-            }
+            Event::Cancelled { reason } => self.push(
+                of,
+                AuditKind::Stopped,
+                None,
+                format!("the run was stopped: {reason}{by}"),
+            ),
             Event::PluginReplaced { plugin, sha256 } => {
                 self.push(
                     of,
@@ -242,10 +257,17 @@ impl AuditFindings {
                 );
             }
             Event::Paused { reason } => {
-                self.push(of, AuditKind::Stopped, None, format!("the run was paused: {reason}"))
+                self.push(of, AuditKind::Stopped, None, format!("the run was paused: {reason}{by}"))
             }
             Event::Unpaused => {
-                self.push(of, AuditKind::Resumed, None, "the paused run was resumed".to_owned())
+                self.push(of, AuditKind::Resumed, None, format!("the paused run was resumed{by}"))
+            }
+            // What an agent reads of them is an entry of its own, which does not name the sender.
+            Event::UserMessageSent { .. } if !by.is_empty() => {
+                self.push(of, AuditKind::Message, None, format!("a message was sent{by}"))
+            }
+            Event::UserAnswered { .. } if !by.is_empty() => {
+                self.push(of, AuditKind::Message, None, format!("a question was answered{by}"))
             }
             Event::ToolAnswered { call, answer: Err(ToolError::Fault { fault }), .. } => {
                 self.fault(of, *call, fault)

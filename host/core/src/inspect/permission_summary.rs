@@ -99,7 +99,8 @@ fn server_of(setup: &Setup, model: &ModelName) -> Option<String> {
     reached_at.as_ref().map(|server| format!("{server} (model {model})"))
 }
 
-fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
+/// What a plugin may do, such as `read docs/`; empty if it can only compute.
+pub(crate) fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
     use Capability::{Delegate, Exec, Fetch, Files, Model, Route, Secrets, Tools};
     let Some(plugin) = setup.plugins.get(name) else { return Vec::new() };
     let granted = plugin.grants.requested_by(&plugin.facts.manifest);

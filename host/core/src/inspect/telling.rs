@@ -83,6 +83,11 @@ pub fn tell(notice: &Notice) -> Telling<'_> {
         Notice::ApprovalGiven { approval, author, .. } => {
             approved(of(Host, ""), approval).fact("by", author.to_string())
         }
+        Notice::DecisionRejected { call, author, fault } => of(Host, "rejected a decision about")
+            .target(call.to_string())
+            .reason(fault.to_string())
+            .fact("by", author.to_string())
+            .tone(Tone::Odd),
         Notice::TopUpAsked { top_up, .. } => match &top_up.problem {
             Some(problem) => of(Budget, "the run asks again for more of")
                 .target(top_up.budget.key())

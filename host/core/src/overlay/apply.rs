@@ -48,7 +48,8 @@ pub enum ApplyStep {
     Conflict(String),
 }
 
-/// A person's decision about changes of an overlay. It is durable before it takes effect.
+/// A person's decision about changes of an overlay. It is durable before it takes effect, as a begin,
+/// and again once it has taken effect. So a command that is killed between the two is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeDecision {
     pub at: Millis,
@@ -58,6 +59,54 @@ pub struct ChangeDecision {
     pub folder: String,
     /// The changed files that it is about, by their paths relative to the folder.
     pub files: Vec<String>,
+    /// Whether this is the begin: some of the changes may not be applied or dropped yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_begin: bool,
+}
+
+impl ChangeDecision {
+    fn ends(&self, begin: &Self) -> bool {
+        !self.is_begin && (self.kind, &self.folder) == (begin.kind, &begin.folder)
+    }
+}
+
+/// Returns the decisions whose begin is recorded and not their end, oldest first.
+#[must_use]
+pub fn interrupted(decisions: &[ChangeDecision]) -> Vec<&ChangeDecision> {
+    let mut open: Vec<&ChangeDecision> = Vec::new();
+    for decision in decisions {
+        match open.iter().position(|begin| decision.ends(begin)) {
+            Some(begin) => drop(open.remove(begin)),
+            None if decision.is_begin => open.push(decision),
+            None => {}
+        }
+    }
+    open
+}
+
+/// Returns the decisions as a person wants to read them: each once, as a begin only if it was
+/// interrupted and some of the run's changes are still pending.
+#[must_use]
+pub fn summarized(
+    decisions: Vec<ChangeDecision>,
+    has_pending: impl FnOnce() -> bool,
+) -> Vec<ChangeDecision> {
+    let interrupted: Vec<ChangeDecision> = interrupted(&decisions).into_iter().cloned().collect();
+    let is_begin = !interrupted.is_empty() && has_pending();
+    let mut summary = Vec::new();
+    for mut decision in decisions {
+        if decision.is_begin {
+            if !interrupted.contains(&decision) {
+                continue;
+            }
+            decision.is_begin = is_begin;
+        }
+        // A begin that was interrupted before its first file has an end without files.
+        if !decision.files.is_empty() {
+            summary.push(decision);
+        }
+    }
+    summary
 }
 
 /// What a person decides about changes.

@@ -124,6 +124,12 @@ enum RoleReach {
 }
 
 impl Role {
+    /// The roles that may do something, for all runs or for those that the person started.
+    #[must_use]
+    pub fn that_may(action: Action) -> Vec<Self> {
+        Self::ALL.into_iter().filter(|role| role.reach(action) != RoleReach::None).collect()
+    }
+
     fn reach(self, action: Action) -> RoleReach {
         use Action::{Apply, Audit, Decide, List, Measure, Pause, Read, Resume, Say, Start, Stop};
         match (self, action) {
@@ -268,5 +274,11 @@ mod tests {
             assert_eq!(Role::of_word(role.as_str()), Some(role));
         }
         assert_eq!(Role::of_word("root"), None);
+    }
+
+    #[test]
+    fn the_roles_that_may_do_something_include_those_that_may_for_their_own_runs_only() {
+        assert_eq!(Role::that_may(Action::Decide), [Role::Approver, Role::Admin]);
+        assert_eq!(Role::that_may(Action::Say), [Role::User, Role::Operator, Role::Admin]);
     }
 }

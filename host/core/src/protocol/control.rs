@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::protocol::event::Event;
 use crate::types::approval::{Approval, ApprovalAuthor};
-use crate::types::ids::{CallId, TaskName};
+use crate::types::ids::{CallId, ControlId, Principal, TaskName};
 use crate::types::request::{RequestId, RoomRequest};
 
 /// The reason of a pause by which a host gives its run to another one. The next host lifts it, and a
@@ -17,7 +17,13 @@ pub const HANDOVER: &str = "its worker stops; the next one goes on";
 #[serde(tag = "word", rename_all = "kebab-case")]
 pub enum ControlCommand {
     /// Decides a call that waits for an approval.
-    Decide { call: CallId, approval: Approval },
+    Decide {
+        call: CallId,
+        approval: Approval,
+        /// The SHA-256 of the arguments that the approver saw: the decision counts only for these.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arguments_sha256: Option<String>,
+    },
     /// Answers a question that waits for its user.
     Answer { call: CallId, text: String },
     /// Ends the run.
@@ -45,6 +51,29 @@ pub enum ControlCommand {
     Ask { what: Box<RoomRequest> },
 }
 
+/// A command of another process, with the id under which it takes effect once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SentCommand {
+    pub id: ControlId,
+    /// The person at a server who sent it; `None` for a command of a terminal.
+    pub by: Option<Principal>,
+    pub word: ControlCommand,
+}
+
+impl SentCommand {
+    /// The event that a room records of it.
+    #[must_use]
+    pub fn into_event(self) -> Event {
+        let Self { id, by, word } = self;
+        let at = by.as_ref().map_or_else(
+            || "another terminal".to_owned(),
+            |Principal(name)| format!("the server ({name})"),
+        );
+        let message = Box::new(word.into_event(ApprovalAuthor::Person { at }));
+        Event::ControlReceived { id, by, message }
+    }
+}
+
 impl ControlCommand {
     /// The waiting call that the command decides or answers. The first such command
     /// counts.
@@ -60,7 +89,9 @@ impl ControlCommand {
     #[must_use]
     pub fn into_event(self, author: ApprovalAuthor) -> Event {
         match self {
-            Self::Decide { call, approval } => Event::Decided { call, approval, author },
+            Self::Decide { call, approval, arguments_sha256 } => {
+                Event::Decided { call, approval, author, arguments_sha256 }
+            }
             Self::Answer { call, text } => Event::UserAnswered {
                 call,
                 text: Some(text),

@@ -342,6 +342,10 @@ pub enum Event {
         approval: Approval,
         #[serde(default)]
         author: ApprovalAuthor,
+        /// The SHA-256 of the arguments that the approver saw. If the call has others, the room
+        /// rejects the decision. `None` for one that is about the call as it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arguments_sha256: Option<String>,
     },
     /// A channel accepted a text, or gave a reason for refusing it.
     Sent {
@@ -432,6 +436,9 @@ pub enum Event {
     /// before that reads it again.
     ControlReceived {
         id: ControlId,
+        /// The person at a server who sent it; `None` for a command of a terminal or a program.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Principal>,
         /// The event in the message. A nested `ControlReceived` has no effect.
         message: Box<Event>,
     },
@@ -442,6 +449,13 @@ impl Event {
     #[must_use]
     pub fn effective(&self) -> &Self {
         if let Self::ControlReceived { message, .. } = self { message } else { self }
+    }
+
+    /// The person at a server who sent the event; `None` if nobody did, or the operator of the
+    /// machine.
+    #[must_use]
+    pub fn sender(&self) -> Option<&Principal> {
+        if let Self::ControlReceived { by, .. } = self { by.as_ref() } else { None }
     }
 
     /// The call that the event settles for a person; `None` if it is no decision or answer.

@@ -13,7 +13,7 @@ use crate::policy::budget::{Budget, LimitIncrease};
 use crate::setup::GatePoint;
 use crate::setup::plugin_query::Ruling;
 use crate::types::agent_state::AgentState;
-use crate::types::approval::{Approval, ApprovalAuthor, ApprovalRequest};
+use crate::types::approval::{Approval, ApprovalAuthor, ApprovalRequest, DecisionFault};
 use crate::types::channel::Binding;
 use crate::types::completion::{ModelDiagnostic, StopReason, TokenUsage};
 use crate::types::delivery::EndedTask;
@@ -139,6 +139,12 @@ pub enum Notice {
         call: CallId,
         approval: Approval,
         author: ApprovalAuthor,
+    },
+    /// A decision was rejected; the call, or the limit, still waits for one.
+    DecisionRejected {
+        call: CallId,
+        author: ApprovalAuthor,
+        fault: DecisionFault,
     },
     /// A limit is used up, and an approver is asked to raise it.
     TopUpAsked {

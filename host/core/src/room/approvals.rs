@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::confirming::{ByRule, RequestedAct, consent_to, delegators};
 use super::messages::unknown_plugin;
 use super::state::consent::Consent;
@@ -13,7 +15,8 @@ use crate::policy::decision::{DecisionSource, PolicyDecision, decide_for_partici
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::types::approval::{
-    Approval, ApprovalAnswer, ApprovalAuthor, ApprovalCause, ApprovalRequest, participants,
+    Approval, ApprovalAnswer, ApprovalAuthor, ApprovalCause, ApprovalRequest, DecisionFault,
+    participants,
 };
 use crate::types::capability::Capability;
 use crate::types::denial::Layer;
@@ -107,12 +110,35 @@ pub(super) fn ask_approver(
     }
 }
 
+/// The arguments of a call, or of a limit increase, that waits for a decision.
+fn arguments_to_decide(
+    frames: &mut Frames,
+    cx: &mut RoomContext,
+    call: CallId,
+) -> Option<Arc<Value>> {
+    match cx.calls.get(&call)? {
+        Purpose::Approval { frame, slot } => {
+            let (frame, slot) = (*frame, *slot);
+            Some(Arc::clone(&frames.slot_mut(cx, frame, slot)?.now.arguments))
+        }
+        Purpose::TopUp { top_up } => Some(Arc::new(top_up.as_approval().arguments)),
+        _ => None,
+    }
+}
+
 impl Room {
     pub(super) fn decided(
         &mut self,
         call: CallId,
         ApprovalAnswer { approval, author }: ApprovalAnswer,
+        arguments_sha256: Option<&str>,
     ) {
+        if let Some(arguments) = arguments_to_decide(&mut self.frames, &mut self.cx, call)
+            && let Err(fault) = DecisionFault::check(arguments_sha256, &arguments)
+        {
+            // What was approved is what runs. The call waits for a decision about its arguments.
+            return self.cx.notify(Notice::DecisionRejected { call, author, fault });
+        }
         let (id, slot) = match self.cx.calls.get(&call) {
             Some(Purpose::Approval { frame, slot }) => (*frame, *slot),
             Some(Purpose::TopUp { .. }) => {
@@ -152,7 +178,7 @@ impl Room {
             // The approver may still show the question, and must drop it.
             self.cx.effects.push_back(Effect::AbandonCall { call });
             let refused = Approval::Refused { reason: "nobody decided in time".to_owned() };
-            self.decided(call, refused.by(ApprovalAuthor::Nobody));
+            self.decided(call, refused.by(ApprovalAuthor::Nobody), None);
         }
     }
 }

@@ -7,13 +7,13 @@ use super::queries::consult;
 use super::state::consent::Consent;
 use super::state::rounds::{CallOutcome, SlotAnswer, SlotState};
 use super::tools::failed;
-use super::{Frames, Invariant, QueryPurpose, RoomContext, ToolRounds};
+use super::{Frames, Invariant, Purpose, QueryPurpose, Room, RoomContext, ToolRounds};
 use crate::setup::plugin_query::{PluginQuery, PluginReply};
 use crate::types::action::{Action, Observation, Reply};
-use crate::types::approval::{ApprovalCause, ApprovalRequest, BRIEF_MAX, Delegator};
+use crate::types::approval::{ApprovalCause, ApprovalRequest, Asker, BRIEF_MAX, Delegator};
 use crate::types::confirm::ConfirmPolicy;
 use crate::types::fault::Fault;
-use crate::types::ids::{FrameId, PluginName};
+use crate::types::ids::{CallId, FrameId, PluginName};
 use crate::types::message::ToolCall;
 use crate::types::risk::Risk;
 use crate::types::text::cut_bytes;
@@ -179,6 +179,27 @@ pub(super) fn delegators(frames: &Frames, cx: &RoomContext, id: FrameId) -> Vec<
     delegators.extend(cx.opening.delegators.iter().rev().cloned());
     delegators.reverse();
     delegators
+}
+
+/// Who asks a person through whom by this call: the tasks from the run's own to the one that asks.
+/// Empty if the call waits for no person.
+pub(crate) fn askers(room: &Room, call: CallId) -> Vec<Asker> {
+    let (frames, cx) = (&room.frames, &room.cx);
+    let (mut chain, last) = match cx.calls.get(&call) {
+        Some(Purpose::Approval { frame, .. } | Purpose::User { frame }) => {
+            let last = frames.task_of(cx, *frame);
+            let last = last.map(|(frame, task)| (frame.task.clone(), task.agent.clone()));
+            (delegators(frames, cx, *frame), last)
+        }
+        Some(Purpose::TopUp { top_up }) => {
+            let task = cx.setup.tasks.get(&top_up.task);
+            let last = task.map(|task| (top_up.task.clone(), task.agent.clone()));
+            (cx.opening.delegators.clone(), last)
+        }
+        _ => return Vec::new(),
+    };
+    let above = chain.drain(..).map(|Delegator { task, plugin, .. }| (task, plugin));
+    above.chain(last).map(|(task, agent)| Asker { task, agent }).collect()
 }
 
 fn about_risk(frames: &Frames, act: &RequestedAct<'_>) -> PluginQuery {

@@ -197,6 +197,7 @@ mod tests {
             call: CALL,
             approval: Approval::Approved,
             author: ApprovalAuthor::Program,
+            arguments_sha256: None,
         };
         let user_answer = || Event::UserAnswered {
             call: CALL,

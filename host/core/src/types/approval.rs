@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use crate::types::ids::{CallId, PluginName, RoomId, TaskName};
 use crate::types::risk::Risk;
@@ -35,6 +36,14 @@ pub struct Delegator {
     /// The tools that led to the delegation, in order; empty if the agent delegated by itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub led_by: Vec<PluginName>,
+}
+
+/// A task that asks a person, or that delegated to one that does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asker {
+    pub task: TaskName,
+    /// The plugin of the task's agent.
+    pub agent: PluginName,
 }
 
 /// A plugin with a part in a call.
@@ -143,6 +152,13 @@ impl ApprovalRequest {
         text
     }
 
+    /// The plugin that carries the call out; `None` for an action of the host.
+    #[must_use]
+    pub fn performer(&self) -> Option<PluginName> {
+        let of_tool = || self.tool.split_once('.').map(|(plugin, _)| PluginName::from(plugin));
+        self.executor.clone().or_else(of_tool)
+    }
+
     /// The index of the rule that asks; `None` if no rule does.
     #[must_use]
     pub fn rule(&self) -> Option<usize> {
@@ -205,6 +221,62 @@ impl fmt::Display for ApprovalAuthor {
             Self::Rule { source } => write!(out, "the rule at {source}"),
             Self::Program => out.write_str("the program"),
             Self::Nobody => out.write_str("nobody"),
+        }
+    }
+}
+
+/// The SHA-256 of arguments in their canonical form, in hexadecimal digits. That form is their JSON
+/// without spaces, with the keys of each object in order.
+#[must_use]
+pub fn arguments_sha256(arguments: &Value) -> String {
+    // Without serde_json's `preserve_order`, an object is a sorted map.
+    let digest = Sha256::digest(arguments.to_string());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The reason why a room rejects a decision about a call. The call stays open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "fault", rename_all = "kebab-case")]
+pub enum DecisionFault {
+    /// The decision is about other arguments than those with which the call would run.
+    #[error(
+        "it is about other arguments (SHA-256 {decided}) than those of the call (SHA-256 {current})"
+    )]
+    OtherArguments {
+        /// The SHA-256 of the arguments that the decision names.
+        decided: String,
+        /// The SHA-256 of the arguments of the call.
+        current: String,
+    },
+    /// The decision is none, such as an amount that is no number.
+    #[error("{problem}")]
+    Invalid {
+        /// The reason.
+        problem: String,
+    },
+}
+
+impl DecisionFault {
+    /// Compares the arguments that a decision names with those of the call. A decision that names
+    /// none is about the call as it is.
+    ///
+    /// # Errors
+    /// `OtherArguments`.
+    pub(crate) fn check(decided: Option<&str>, arguments: &Value) -> Result<(), Self> {
+        let Some(decided) = decided else { return Ok(()) };
+        let current = arguments_sha256(arguments);
+        if decided == current {
+            return Ok(());
+        }
+        Err(Self::OtherArguments { decided: decided.to_owned(), current })
+    }
+
+    /// The stable code for programs.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::OtherArguments { .. } => "other_arguments",
+            Self::Invalid { .. } => "invalid_decision",
         }
     }
 }

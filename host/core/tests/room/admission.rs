@@ -46,7 +46,7 @@ fn a_control_message_is_admitted_once() {
     let mut recorded = opened();
     let id = ControlId::from("1");
     let message = Box::new(Event::Paused { reason: "lunch".to_owned() });
-    let received = Event::ControlReceived { id: id.clone(), message };
+    let received = Event::ControlReceived { id: id.clone(), by: None, message };
     assert_eq!(Admission::of(&received, &recorded.room), Admission::Admitted);
     recorded.handle(received.clone(), START);
     assert_eq!(Admission::of(&received, &recorded.room), Admission::Repeated(id));
@@ -57,7 +57,7 @@ fn a_control_message_behind_the_end_is_late_and_an_earlier_one_is_confirmed_agai
     let mut recorded = opened();
     let received = |id: &str| {
         let message = Box::new(Event::Paused { reason: "lunch".to_owned() });
-        Event::ControlReceived { id: ControlId::from(id), message }
+        Event::ControlReceived { id: ControlId::from(id), by: None, message }
     };
     recorded.handle(received("1"), START);
     recorded.handle(Event::Cancelled { reason: "enough".to_owned() }, START);

@@ -470,7 +470,12 @@ pub(crate) fn event(choices: &mut Choices<'_>, case: &Case) -> Event {
         },
         11 => Event::Sent { call, failure: text(choices) },
         12 => background_ended(choices, call),
-        13 => Event::Decided { call, approval: approval(choices), author: ApprovalAuthor::Program },
+        13 => Event::Decided {
+            call,
+            approval: approval(choices),
+            author: ApprovalAuthor::Program,
+            arguments_sha256: None,
+        },
         _ if choices.below(8) == 7 => {
             Event::TaskKilled { task: TaskName::from(choices.one(&TASKS)), reason: "no".to_owned() }
         }
@@ -554,6 +559,7 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
                 call: *call,
                 approval: approval(choices),
                 author: ApprovalAuthor::Program,
+                arguments_sha256: None,
             }]
         }
         // An invalid amount is no answer: the user must be asked again.
@@ -564,6 +570,7 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
                     call: *call,
                     approval,
                     author: ApprovalAuthor::Program,
+                    arguments_sha256: None,
                 })
                 .into()
         }

@@ -126,6 +126,7 @@ fn nothing_is_done_before_somebody_consents() {
                 call,
                 approval: Approval::Refused { reason: "too dear".to_owned() },
                 author: ApprovalAuthor::Program,
+                arguments_sha256: None,
             },
             START,
         );
@@ -156,7 +157,12 @@ fn what_somebody_consents_to_is_done_once() {
         );
         let (call, _) = request(&act(&mut recorded, &action));
         recorded.handle(
-            Event::Decided { call, approval: Approval::Approved, author: ApprovalAuthor::Program },
+            Event::Decided {
+                call,
+                approval: Approval::Approved,
+                author: ApprovalAuthor::Program,
+                arguments_sha256: None,
+            },
             START,
         );
         let effects = recorded.take_effects();
@@ -235,7 +241,12 @@ fn the_strictest_of_rule_and_risk_counts_for_actions_too() {
     let mut effects = act(&mut recorded, &run());
     if let [Effect::AskApproval { call, .. }] = effects[..] {
         recorded.handle(
-            Event::Decided { call, approval: Approval::Approved, author: ApprovalAuthor::Program },
+            Event::Decided {
+                call,
+                approval: Approval::Approved,
+                author: ApprovalAuthor::Program,
+                arguments_sha256: None,
+            },
             START,
         );
         effects = recorded.take_effects();
@@ -266,6 +277,7 @@ fn an_approver_writes_other_arguments_for_an_action() {
             call,
             approval: Approval::Edited { arguments },
             author: ApprovalAuthor::Program,
+            arguments_sha256: None,
         },
         START,
     );
@@ -280,6 +292,7 @@ fn an_approver_writes_other_arguments_for_an_action() {
             call,
             approval: Approval::Edited { arguments: json!([1]) },
             author: ApprovalAuthor::Program,
+            arguments_sha256: None,
         },
         START,
     );
@@ -344,7 +357,12 @@ fn a_call_of_the_hosts_own_tool_starts_nothing_before_somebody_consents() {
         ("delegate_task", &json!("other"))
     );
     recorded.handle(
-        Event::Decided { call, approval: Approval::Approved, author: ApprovalAuthor::Program },
+        Event::Decided {
+            call,
+            approval: Approval::Approved,
+            author: ApprovalAuthor::Program,
+            arguments_sha256: None,
+        },
         START,
     );
     assert_eq!(starts(&recorded.take_effects()).as_deref(), Some("t"));
@@ -358,6 +376,7 @@ fn a_call_of_the_hosts_own_tool_starts_nothing_before_somebody_consents() {
             call,
             approval: Approval::Edited { arguments },
             author: ApprovalAuthor::Program,
+            arguments_sha256: None,
         },
         START,
     );
@@ -371,6 +390,7 @@ fn a_call_of_the_hosts_own_tool_starts_nothing_before_somebody_consents() {
             call,
             approval: Approval::Edited { arguments: approval_request.arguments },
             author: ApprovalAuthor::Program,
+            arguments_sha256: None,
         },
         START,
     );
@@ -383,6 +403,7 @@ fn a_call_of_the_hosts_own_tool_starts_nothing_before_somebody_consents() {
             call,
             approval: Approval::Refused { reason: "too dear".to_owned() },
             author: ApprovalAuthor::Program,
+            arguments_sha256: None,
         },
         START,
     );
@@ -462,7 +483,10 @@ fn changed(recorded: &mut Recorded, effects: &[Effect], from: &str, to: &str) ->
 }
 
 fn decide(recorded: &mut Recorded, call: CallId, approval: Approval) -> Vec<Effect> {
-    recorded.handle(Event::Decided { call, approval, author: ApprovalAuthor::Program }, START);
+    recorded.handle(
+        Event::Decided { call, approval, author: ApprovalAuthor::Program, arguments_sha256: None },
+        START,
+    );
     assert!(
         conclave_core::journal::record::fold(recorded.records.iter().cloned()) == recorded.room
     );
@@ -499,7 +523,8 @@ fn an_approver_is_asked_about_what_gates_have_left_and_that_is_what_runs() {
             == Event::Decided {
                 call,
                 approval: Approval::Approved,
-                author: ApprovalAuthor::Program
+                author: ApprovalAuthor::Program,
+                arguments_sha256: None,
             }));
     }
 }

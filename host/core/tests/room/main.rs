@@ -30,6 +30,7 @@ mod pausing;
 mod plan;
 mod planning;
 mod properties;
+mod questions;
 mod recorder;
 mod resuming;
 mod rulings;

@@ -66,7 +66,7 @@ fn finish() -> Action {
 }
 
 fn control(id: &str, message: Event) -> Event {
-    Event::ControlReceived { id: ControlId::from(id), message: Box::new(message) }
+    Event::ControlReceived { id: ControlId::from(id), by: None, message: Box::new(message) }
 }
 
 /// The effects that have begun since the last call, by kind.
@@ -137,6 +137,7 @@ fn an_approval_is_taken_and_the_call_begins_later() {
             call: approval_call,
             approval: Approval::Approved,
             author: ApprovalAuthor::Program,
+            arguments_sha256: None,
         },
         START,
     );
@@ -404,6 +405,7 @@ fn an_approval_in_a_control_message_begins_the_call_once() {
             call: approval_call,
             approval: Approval::Approved,
             author: ApprovalAuthor::Program,
+            arguments_sha256: None,
         },
     );
     recorded.handle(approve.clone(), START);

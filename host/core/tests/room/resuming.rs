@@ -464,7 +464,7 @@ fn what_an_approver_is_asked_follows_from_the_records() {
     assert_eq!(open(&journal, CallId(99)), None);
     let answer = Approval::Approved.by(ApprovalAuthor::Nobody);
     let (approval, author) = (answer.approval, answer.author);
-    journal.handle(Event::Decided { call, approval, author });
+    journal.handle(Event::Decided { call, approval, author, arguments_sha256: None });
     assert_eq!(open(&journal, call), None, "it was decided");
 }
 
@@ -489,6 +489,7 @@ fn an_approval_does_not_hold_for_an_exchanged_component() {
         call,
         approval: Approval::Approved,
         author: ApprovalAuthor::Program,
+        arguments_sha256: None,
     };
     let effects = journal.handle(approve(first));
     assert!(!effects.iter().any(|effect| matches!(effect, Effect::CallTool { .. })), "{effects:?}");
@@ -509,7 +510,8 @@ fn an_approval_holds_if_no_component_was_exchanged() {
     journal.resume(&wider, false);
     let approval = Approval::Approved;
     let author = ApprovalAuthor::Program;
-    let effects = journal.handle(Event::Decided { call: first, approval, author });
+    let effects =
+        journal.handle(Event::Decided { call: first, approval, author, arguments_sha256: None });
     assert!(effects.iter().any(|effect| matches!(effect, Effect::CallTool { .. })), "{effects:?}");
 }
 
@@ -609,7 +611,7 @@ fn an_exchanged_component_fails_only_before_its_first_good_answer() {
     let failed = || step(Err(fault.clone()));
     let control = |event| {
         let id = ControlId::from("c");
-        Event::ControlReceived { id, message: Box::new(event) }
+        Event::ControlReceived { id, by: None, message: Box::new(event) }
     };
     let fails = |room: &Room, events: &[Event]| {
         room.failed_exchange(events).map(|(plugin, fault)| (plugin.to_string(), fault.clone()))

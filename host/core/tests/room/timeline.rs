@@ -264,6 +264,7 @@ fn record(seq: u64, at: u64, event: Event) -> Record {
 fn what_other_processes_said_is_shown_and_exported_once_however_often_it_arrived() {
     let control = |id: &str, message: Event| Event::ControlReceived {
         id: id.into(),
+        by: None,
         message: Box::new(message),
     };
     let mut records = ran(&approval());

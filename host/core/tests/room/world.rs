@@ -295,6 +295,7 @@ impl<'a> World<'a> {
                         call,
                         approval,
                         author: ApprovalAuthor::Program,
+                        arguments_sha256: None,
                     });
                 }
             }
@@ -311,6 +312,7 @@ impl<'a> World<'a> {
                         call,
                         approval,
                         author: ApprovalAuthor::Program,
+                        arguments_sha256: None,
                     });
                 }
             }

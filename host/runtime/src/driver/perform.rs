@@ -320,7 +320,7 @@ async fn asked_for_more(approver: &dyn Approver, mut top_up: LimitIncrease) -> A
 }
 
 fn decided(call: CallId, ApprovalAnswer { approval, author }: ApprovalAnswer) -> Event {
-    Event::Decided { call, approval, author }
+    Event::Decided { call, approval, author, arguments_sha256: None }
 }
 
 /// The answer for an approver whose future ends without one.

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use conclave_core::journal::ownership::OneHistory;
 use conclave_core::journal::recovery::{InFlight, Restart, Resumption, Unfinished};
 use conclave_core::protocol::call_log::CallLog;
+use conclave_core::protocol::control::SentCommand;
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::Event;
 use conclave_core::setup::{ChangedComponent, Setup};
 use conclave_core::types::ids::{CallId, RoomId};
 
-use super::room_handle::other_terminal;
 use super::{Driver, Inlet, RoomJournal, RunContext, draw_secret};
 use crate::storage::journal::JournalFailure;
 
@@ -196,10 +196,7 @@ impl Driver {
         // handled before any approver is asked again. Requests wait, because they may refer to
         // background tasks that are started again below.
         let messages = std::mem::take(&mut self.messages);
-        let messages = messages.into_iter().map(|(id, command)| Event::ControlReceived {
-            id,
-            message: Box::new(command.into_event(other_terminal())),
-        });
+        let messages = messages.into_iter().map(SentCommand::into_event);
         let mut received: Vec<Event> = self
             .second
             .take()

@@ -25,7 +25,6 @@ use crate::driver::event_queue::{EventSender, WeakEventSender};
 use crate::driver::runner::{ProgressStream, TaskRunner};
 use crate::support::clock::Clock;
 
-pub(super) use commands::other_terminal;
 pub(crate) use controls::Controls;
 pub(crate) use requests::Requests;
 pub(crate) use tasks::RoomView;

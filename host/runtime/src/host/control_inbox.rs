@@ -70,8 +70,9 @@ impl ControlInbox {
         // Marked before the delivery, so that the next poll skips the message.
         lock(&self.in_hand).insert(received.mail.id.clone());
         let guard = MessageGuard(Arc::clone(&self.in_hand), received.mail.id.clone());
-        let ControlMessage { id, room, word } = &received.mail;
-        let delivered = self.host.handle(room).and_then(|handle| handle.deliver(id, word.clone()));
+        let ControlMessage { room, word, .. } = &received.mail;
+        let command = received.mail.clone().into_command();
+        let delivered = self.host.handle(room).and_then(|handle| handle.deliver(command));
         if let Some(confirmed) = delivered {
             notify(&received.mail);
             tokio::spawn(async move {

@@ -66,7 +66,7 @@ pub enum WorkerEvent<'a> {
     LeftToLease(&'a RoomId),
     /// A control message reached one of the runs.
     Received(&'a ControlMessage),
-    /// The store could not be asked; the worker tries again.
+    /// The store could not be asked, or does not take attachments; the worker tries again.
     Store(&'a StoreError),
 }
 
@@ -78,6 +78,7 @@ pub struct Worker {
     capacity: usize,
     look_every: Duration,
     drain: Duration,
+    closes_store: bool,
     active: BTreeMap<RoomId, ActiveRun>,
 }
 
@@ -139,6 +140,7 @@ impl Worker {
             capacity,
             look_every: LOOK_EVERY,
             drain: DRAIN,
+            closes_store: false,
             active: BTreeMap::new(),
         }
     }
@@ -154,6 +156,13 @@ impl Worker {
     #[must_use]
     pub fn drains_for(self, drain: Duration) -> Self {
         Self { drain, ..self }
+    }
+
+    /// The same worker, whose caller drops the store when the worker has stopped. Both end within
+    /// one time if the database cannot be reached then.
+    #[must_use]
+    pub fn closes_store(self) -> Self {
+        Self { closes_store: true, ..self }
     }
 
     /// Works until `stop` is over, then gives all runs back. `options` gives the options of a run.
@@ -196,6 +205,9 @@ impl Worker {
         self.put_to_sleep(notify).await;
         self.fill(options, notify).await;
         self.receive(notify).await;
+        if let Some(error) = self.store.report_rejection() {
+            notify(WorkerEvent::Store(&error));
+        }
     }
 
     async fn receive(&self, notify: &impl Fn(WorkerEvent<'_>)) {
@@ -236,7 +248,8 @@ impl Worker {
     /// Stops all runs without an end, and gives them back, within the time that closing the store
     /// may take.
     async fn give_all_back(&mut self, notify: &impl Fn(WorkerEvent<'_>)) {
-        let until = tokio::time::Instant::from_std(self.store.begin_close());
+        let closing = self.store.begin_close();
+        let until = tokio::time::Instant::from_std(closing.until());
         let mut runs = std::mem::take(&mut self.active);
         // All at once, before any of them is waited for.
         runs.values().for_each(|active| active.work.abort());
@@ -253,6 +266,9 @@ impl Worker {
                 }
                 Err(_) => notify(WorkerEvent::LeftToLease(run)),
             }
+        }
+        if self.closes_store {
+            closing.make_last();
         }
     }
 

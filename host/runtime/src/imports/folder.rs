@@ -16,6 +16,7 @@ pub(crate) use overlay::RunOverlays;
 pub(crate) use write::{FileChange, FileModes};
 
 use std::io;
+use std::path::PathBuf;
 
 use cap_fs_ext::{MetadataExt, OpenOptionsSyncExt};
 use cap_std::ambient_authority;
@@ -44,6 +45,8 @@ pub(crate) struct GrantedFolder {
     /// The path for the plugin: `/folder`.
     pub(crate) at: String,
     dir: Dir,
+    /// The path at which it was opened.
+    path: PathBuf,
     access: FolderAccess,
     /// Directories below it that have a read-only grant of their own.
     read_only: Vec<Identity>,
@@ -108,6 +111,11 @@ pub(crate) enum FolderFailure {
     NotStored,
     #[error("the file is too large to be replaced or removed in an overlay: at most {most} bytes")]
     TooLarge { most: u64 },
+    #[error(
+        "the file is too large for an overlay in a database: at most {most} bytes, whatever the \
+         quota of the folder"
+    )]
+    TooLargeToRecord { most: u64 },
     #[error("the changes of this run are in use by another process, such as `conclave diff`")]
     OverlayInUse,
     #[error("the change is not recorded: {0}")]
@@ -185,12 +193,42 @@ impl GrantedFolder {
                 most,
             }),
         };
-        Ok(Self { at: grant.at.clone(), dir, access, read_only: Vec::new() })
+        let path = PathBuf::from(&grant.dir);
+        Ok(Self { at: grant.at.clone(), dir, path, access, read_only: Vec::new() })
+    }
+
+    /// Checks that the folder is still at its path. Otherwise changes would be made where no one looks
+    /// for them, and the audit would name a folder that has none of them.
+    ///
+    /// # Errors
+    /// The reason for the operator, who must restore the folder or start the host anew.
+    pub(crate) fn check_place(&self) -> Result<(), String> {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt as Unix;
+            let identity = |it| Identity(Unix::dev(&it), Unix::ino(&it));
+            let found = std::fs::metadata(&self.path).map(identity);
+            let what = match (found, Identity::of(&self.dir)) {
+                (Ok(found), Ok(own)) if found == own => return Ok(()),
+                (Ok(_), _) => "another folder is in its place".to_owned(),
+                (Err(error), _) => error_kind(&error),
+            };
+            Err(format!(
+                "{} is not the folder that this host has opened: {what}. Move it back, or end this host and start it again",
+                self.path.display()
+            ))
+        }
+        #[cfg(not(unix))]
+        Ok(())
     }
 
     /// Whether the grant allows writes.
     pub(crate) fn is_writable(&self) -> bool {
         !matches!(self.access, FolderAccess::ReadOnly)
+    }
+
+    pub(crate) fn is_overlay(&self) -> bool {
+        matches!(self.access, FolderAccess::Overlay(_))
     }
 
     /// The quota in bytes; 0 for a read-only folder.

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use conclave_core::journal::pending_work::WaitChange;
 use conclave_core::journal::record::to_line;
 pub use conclave_core::journal::recovery::Unfinished;
-use conclave_core::protocol::control::ControlCommand;
+use conclave_core::protocol::control::SentCommand;
 use conclave_core::protocol::event::Record;
-use conclave_core::types::ids::{ControlId, Millis, RoomId};
+use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::types::outcome::Outcome;
 use conclave_core::types::usage::Spent;
 
@@ -119,7 +119,7 @@ pub struct Reopened {
     pub stopped: Option<Millis>,
     /// The messages of other processes that the room has not recorded yet, oldest first. They are
     /// handled before anything of the room goes on; one that it has recorded has no effect.
-    pub messages: Vec<(ControlId, ControlCommand)>,
+    pub messages: Vec<SentCommand>,
     /// The writer, which appends after these records.
     pub journal: Box<dyn Journal>,
 }
@@ -133,7 +133,7 @@ impl Reopened {
     }
 
     /// The room after all of its records, the writer and the messages.
-    pub(crate) fn folded(self) -> (Unfinished, Box<dyn Journal>, Vec<(ControlId, ControlCommand)>) {
+    pub(crate) fn folded(self) -> (Unfinished, Box<dyn Journal>, Vec<SentCommand>) {
         let Self { snapshot, records, stopped, messages, journal } = self;
         let mut unfinished = snapshot.map(|snapshot| *snapshot).unwrap_or_default();
         unfinished.extend(records);

@@ -5,9 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use conclave_core::overlay::apply::{ApplyStep, BaseEntry, ChangeContent, apply_step};
+use conclave_core::overlay::apply::{
+    ApplyStep, BaseEntry, ChangeContent, apply_step, interrupted, summarized,
+};
 pub use conclave_core::overlay::apply::{ChangeDecision, ChangeDecisionKind};
 use conclave_core::overlay::changes::{ChangeRecord, ChangedFile, Changes};
 use conclave_core::protocol::event::Principal;
@@ -18,13 +20,15 @@ use crate::imports::folder::AppliedFolder;
 use crate::support::clock::{Clock, SystemClock};
 use crate::support::digest::sha256;
 pub use crate::support::overlay_files::OverlayPlace;
-use crate::support::overlay_files::{OverlayLog, OverlayOrigin};
+use crate::support::overlay_files::{self, OverlayLog, OverlayOrigin};
 use source::{ChangesLock, OverlaySource, RunSource};
 
 pub use conclave_core::overlay::diff;
 pub use source::ChangeStore;
 
 mod source;
+#[cfg(test)]
+mod tests;
 
 /// The pending changes of a run in one folder.
 #[derive(Debug)]
@@ -147,31 +151,29 @@ pub struct RunChanges {
     pub principal: Principal,
 }
 
-/// The number of files that a run changed in overlays and that wait for a person. What cannot be
-/// read counts as one.
+/// The number of files that a run changed in overlays and that wait for a person, in a store that is a
+/// folder. What cannot be read counts as one.
 #[must_use]
-pub fn pending_changes<'a>(store: impl Into<ChangeStore<'a>>, run: &RoomId) -> usize {
-    source::count(store.into(), run)
+pub fn pending_changes(store: &Path, run: &RoomId) -> usize {
+    overlay_files::count_changes(store, run.as_str())
 }
 
 /// Returns how many of a run's [`pending_changes`] cannot be applied as they are, because their
 /// content is missing or another process changed the file between the run's read and its change. More
 /// conflicts may show when the folder is compared.
 #[must_use]
-pub fn blocked_changes<'a>(store: impl Into<ChangeStore<'a>>, run: &RoomId) -> usize {
-    source::count_blocked(store.into(), run)
+pub fn blocked_changes(store: &Path, run: &RoomId) -> usize {
+    overlay_files::count_blocked(store, run.as_str())
 }
 
 /// Returns what persons decided about a run's changes, oldest first.
 ///
 /// # Errors
 /// `Store` if the decisions cannot be read.
-pub fn change_decisions<'a>(
-    store: impl Into<ChangeStore<'a>>,
-    run: &RoomId,
-) -> Result<Vec<ChangeDecision>, OverlayError> {
+pub fn change_decisions(store: &Path, run: &RoomId) -> Result<Vec<ChangeDecision>, OverlayError> {
     let source = open(store.into(), run)?;
-    source.decisions().map_err(|cause| unusable(source.place(), cause))
+    let decisions = source.decisions().map_err(|cause| unusable(source.place(), cause))?;
+    Ok(summarized(decisions, || pending_changes(store, run) > 0))
 }
 
 fn open(store: ChangeStore<'_>, run: &RoomId) -> Result<RunSource, OverlayError> {
@@ -218,19 +220,21 @@ impl RunChanges {
     }
 
     /// Writes these changes, as they were read, to their folders, each file atomically, and forgets
-    /// them. Can be repeated after an interruption. Returns the number of files.
+    /// them. After an interruption, the changes that are read anew are the remaining ones. Returns
+    /// the number of files.
     ///
     /// # Errors
     /// `Conflicts` and `ChangedAgain` before anything is written; `InUse`, `Folder` and `Store`.
     pub fn apply(&self) -> Result<usize, OverlayError> {
         let lock = self.lock()?;
         let opened = self.checked()?;
-        self.record(ChangeDecisionKind::Applied)?;
+        self.begin(ChangeDecisionKind::Applied)?;
         for (folder, mut open) in opened {
             for file in &folder.files {
                 open.apply(&file.path)?;
             }
         }
+        self.record(ChangeDecisionKind::Applied, false)?;
         self.clean(lock)
     }
 
@@ -241,12 +245,13 @@ impl RunChanges {
     pub fn discard(&self) -> Result<usize, OverlayError> {
         let lock = self.lock()?;
         let opened = self.open()?;
-        self.record(ChangeDecisionKind::Dropped)?;
+        self.begin(ChangeDecisionKind::Dropped)?;
         for (folder, mut open) in opened {
             for file in &folder.files {
                 open.forget(&file.path)?;
             }
         }
+        self.record(ChangeDecisionKind::Dropped, false)?;
         self.clean(lock)
     }
 
@@ -296,8 +301,35 @@ impl RunChanges {
         Ok(())
     }
 
-    /// Records a decision about these changes, before it takes effect.
-    fn record(&self, kind: ChangeDecisionKind) -> Result<(), OverlayError> {
+    /// Records that a decision about these changes takes effect from now on.
+    fn begin(&self, kind: ChangeDecisionKind) -> Result<(), OverlayError> {
+        self.end_interrupted()?;
+        self.record(kind, true)
+    }
+
+    /// Records for each interrupted decision which of its changes are applied or dropped: those that
+    /// are pending no more.
+    fn end_interrupted(&self) -> Result<(), OverlayError> {
+        let decisions = self.source.decisions().map_err(|cause| self.unusable(cause))?;
+        for begin in interrupted(&decisions) {
+            let mut end = ChangeDecision {
+                at: SystemClock.now(),
+                is_begin: false,
+                ..ChangeDecision::clone(begin)
+            };
+            for overlay in self.source.overlays().map_err(|cause| self.unusable(cause))? {
+                let read = overlay.read().map_err(|cause| unusable(overlay.place(), cause))?;
+                if read.0.display_path == end.folder {
+                    end.files.retain(|path| read.1.get(path).is_none());
+                }
+            }
+            self.source.add_decision(&end).map_err(|cause| self.unusable(cause))?;
+        }
+        Ok(())
+    }
+
+    /// Records the begin or the end of a decision about these changes.
+    fn record(&self, kind: ChangeDecisionKind, is_begin: bool) -> Result<(), OverlayError> {
         for folder in &self.folders {
             let decision = ChangeDecision {
                 at: SystemClock.now(),
@@ -305,6 +337,7 @@ impl RunChanges {
                 kind,
                 folder: folder.display_path.clone(),
                 files: folder.files.iter().map(|file| file.path.clone()).collect(),
+                is_begin,
             };
             self.source.add_decision(&decision).map_err(|cause| self.unusable(cause))?;
         }
@@ -363,17 +396,19 @@ impl FolderChanges {
     /// # Errors
     /// `ChangedAgain`, `Folder` and `Store`.
     pub fn contents(&self, file: &PendingChange) -> Result<FileContents, OverlayError> {
-        let open = OpenOverlay::open(&self.overlay)?;
-        open.require_as_read(std::slice::from_ref(file))?;
-        let new = match open.changes.get(&file.path) {
-            Some(change) => open.content(&file.path, change)?.bytes(),
-            None => None,
-        };
-        let old = match (&file.old, &open.target) {
-            (Some(_), Ok(target)) => {
-                let read = target.read(&file.path);
-                read.map_err(|failure| open.failed(&file.path, failure.to_string()))?
-            }
+        // Only this file: the list of all changes, read anew for each of them, would take minutes.
+        let content = self.overlay.content(&file.path);
+        let new = content.map_err(|cause| unusable(self.overlay.place(), cause))?;
+        // A change that is gone was applied or dropped meanwhile.
+        if new.as_ref().is_some_and(|bytes| Some(digest(bytes)) != file.new) {
+            let (display_path, files) = (self.display_path.clone(), vec![file.path.clone()]);
+            return Err(OverlayError::ChangedAgain { display_path, files });
+        }
+        let old = match (&file.old, AppliedFolder::open(&self.dir)) {
+            (Some(_), Ok(target)) => target.read(&file.path).map_err(|failure| {
+                let path = self.dir.join(&file.path).display().to_string();
+                OverlayError::Folder { path, reason: failure.to_string() }
+            })?,
             _ => None,
         };
         Ok(FileContents { old, new })

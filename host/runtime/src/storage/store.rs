@@ -24,6 +24,8 @@ mod rows;
 mod schema;
 mod snapshot;
 mod sql;
+#[cfg(feature = "postgres")]
+mod wake_at;
 mod wal;
 mod writer;
 
@@ -51,9 +53,12 @@ pub(crate) use placement::RunOutlook;
 pub(crate) use postgres::TestDatabase;
 #[cfg(feature = "postgres")]
 pub use postgres::{CopiedFiles, DatabaseCopy, PostgresKv};
-pub use reader::{AuditRow, RunFilter, RunMatch, StoreReader, WithDamaged};
-pub use rows::{DamagedRow, RoomRow, RunRow, RunState, WaitRow};
-pub use writer::{Collected, OpenStore, Retention, StoreCheck};
+pub use reader::{
+    AuditRow, NoRunPosition, RunFilter, RunMatch, RunPosition, RunRecord, RunTotals, StoreReader,
+    WithDamaged,
+};
+pub use rows::{DamagedRow, QuestionRow, RoomRow, RunRow, RunState, WaitRow};
+pub use writer::{Collected, OpenStore, RemovedRun, Retention, StoreCheck};
 
 /// The reason why a store cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@ use conclave_runtime::Capability;
 use conclave_runtime::approval::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;
-use conclave_runtime::control::ControlCommand;
+use conclave_runtime::control::{ControlCommand, SentCommand};
 use conclave_runtime::ids::{ControlId, Millis, RoomId};
 use conclave_runtime::journal::{
     JournalFailure, Journals, MemoryJournals, Opening, Reopened, Reopening,
@@ -96,7 +96,7 @@ impl Approver for Away {
 }
 
 /// Journals of a store with messages for each room that is reopened.
-struct Mailed(MemoryJournals, Vec<(ControlId, ControlCommand)>);
+struct Mailed(MemoryJournals, Vec<SentCommand>);
 
 impl Journals for Mailed {
     fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure> {
@@ -135,8 +135,12 @@ async fn a_decision_that_arrived_meanwhile_comes_before_any_question() {
         }
     };
     let stored = MemoryJournals::of(room.clone(), journals.records(&room));
-    let decided = ControlCommand::Decide { call, approval: Approval::Approved };
-    let journals = Arc::new(Mailed(stored, vec![(ControlId::from("mail"), decided)]));
+    let decided =
+        ControlCommand::Decide { call, approval: Approval::Approved, arguments_sha256: None };
+    let journals = Arc::new(Mailed(
+        stored,
+        vec![SentCommand { id: ControlId::from("mail"), by: None, word: decided }],
+    ));
     let mut reopened = prepared.reopen(&room, RunOptions { journals, ..options() }).await.unwrap();
     let outcome = reopened.resume().await.unwrap();
     assert_eq!(outcome.content.as_deref(), Some("paid 100"), "{outcome:?}");

@@ -18,7 +18,9 @@ use conclave_core::types::plan::Plan;
 use conclave_core::types::request::{Refusal, RefusalCode};
 use conclave_core::types::risk::Risk;
 use conclave_core::types::stuck_rules::Recovery;
-use conclave_runtime::approval::{Approval, ApprovalAuthor, ApprovalCause, ApprovalRequest};
+use conclave_runtime::approval::{
+    Approval, ApprovalAuthor, ApprovalCause, ApprovalRequest, DecisionFault,
+};
 use conclave_runtime::budget::{Budget, LimitIncrease};
 use conclave_runtime::completion::{StopReason, TokenUsage};
 use conclave_runtime::event::{Event, Principal, RULES, Record};
@@ -99,6 +101,7 @@ fn is_notice_sampled(notice: &Notice) -> bool {
         | Notice::SideEffectEnded { .. }
         | Notice::ApprovalAsked { .. }
         | Notice::ApprovalGiven { .. }
+        | Notice::DecisionRejected { .. }
         | Notice::TopUpAsked { .. }
         | Notice::ToppedUp { .. }
         | Notice::PriceUnknown { .. }
@@ -370,6 +373,14 @@ fn notices() -> Vec<Notice> {
             call: CallId(5),
             approval: Approval::Approved,
             author: ApprovalAuthor::Program,
+        },
+        Notice::DecisionRejected {
+            call: CallId(5),
+            author: ApprovalAuthor::Program,
+            fault: DecisionFault::OtherArguments {
+                decided: "44136fa3".to_owned(),
+                current: "9f86d081".to_owned(),
+            },
         },
         Notice::TopUpAsked {
             call: CallId(6),

@@ -272,7 +272,7 @@ async fn a_worker_that_stops_in_an_outage_leaves_its_runs_to_the_end_of_its_leas
     }
     let (proxy, address) = shared.proxy();
     let one = Shared::host_at(address, waiting_agent(&gate, &began)).await;
-    let worker = one.work_as(3, |worker| worker.drains_for(Duration::ZERO));
+    let worker = one.work_as(3, |worker| worker.drains_for(Duration::ZERO).closes_store());
     shared.until("the worker began", |_| *began.lock().unwrap() == 3).await;
     // Not a word from the server, and no end of a connection.
     proxy.hold(Direction::ToServer);

@@ -158,7 +158,7 @@ fn an_approval_is_neither_lost_nor_applied_twice_wherever_its_receiver_is_killed
         let reader = StoreReader::open(place.address()).unwrap();
         let mail = ControlMessage::new(
             RoomId::from(ROOM),
-            ControlCommand::Decide { call, approval: Approval::Approved },
+            ControlCommand::Decide { call, approval: Approval::Approved, arguments_sha256: None },
         );
         reader.mail().send(&mail).unwrap();
         let killed = child.wait_with_output().unwrap();

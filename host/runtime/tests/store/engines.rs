@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use conclave_core::journal::pending_work::{PendingWork, WaitChange, WaitKey};
 use conclave_core::types::ids::TimerId;
-use conclave_runtime::event::{Event, Record};
+use conclave_runtime::event::{Event, Principal, Record};
 use conclave_runtime::ids::{CallId, ControlId, Millis, RoomId};
 use conclave_runtime::journal::{Journal, JournalBatch};
 use conclave_runtime::outcome::Status;
@@ -61,6 +61,20 @@ fn without_epochs(mut records: Vec<Record>) -> Vec<Record> {
     records
 }
 
+/// Returns the rooms and numbers of a run's records in their order, read one after the other.
+fn records_of_run(reader: &StoreReader, run: &RoomId) -> Vec<(RoomId, u64)> {
+    let (mut all, mut last) = (Vec::new(), None);
+    while let Some(next) = reader.run_records(run, last, 1).unwrap().pop() {
+        last = Some(next.position);
+        all.push((next.room, next.record.seq));
+    }
+    assert_eq!(reader.run_end(run).unwrap(), last);
+    let at_once = reader.run_records(run, None, 1_000).unwrap();
+    let at_once: Vec<_> = at_once.into_iter().map(|next| (next.room, next.record.seq)).collect();
+    assert_eq!(at_once, all);
+    all
+}
+
 /// Returns the answers to the questions about all runs, each as text.
 fn answers(reader: &StoreReader) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
@@ -75,6 +89,11 @@ fn answers(reader: &StoreReader) -> Vec<String> {
         RunFilter { agent: Some("nobody".to_owned()), ..filter() },
         RunFilter { cost: Some(500), since: Some(Millis(1_000)), ..filter() },
         RunFilter { most: Some(0), ..filter() },
+        RunFilter { config: Some("/work/desk.toml".into()), most: Some(1), ..filter() },
+        RunFilter { config: Some("/work/other.toml".into()), ..filter() },
+        RunFilter { principal: Some(Principal("bob".into())), ..filter() },
+        RunFilter { after: Some("ab2".into()), most: Some(2), ..filter() },
+        RunFilter { after: Some("nothing".into()), ..filter() },
     ] {
         let mut runs = reader.runs(&filter).unwrap();
         runs.iter_mut().for_each(|run| run.store = StoreAddress::Folder("store".into()));
@@ -92,11 +111,16 @@ fn answers(reader: &StoreReader) -> Vec<String> {
         say("records", &without_epochs(reader.records(&room).unwrap()));
         let lines = reader.lines(&room).unwrap().join("\n").replace("\"epoch\":1,", "");
         say("lines", &lines);
+        let of_run = records_of_run(reader, &room);
+        say("records of the run", &of_run);
         say("down", &reader.down_ms(&room).unwrap());
         let ids = ["1", "2"].map(|id| reader.has_received(&room, &ControlId::from(id)).unwrap());
         say("received", &ids);
     }
     say("waits", &reader.waits(None).unwrap());
+    for config in ["/work/desk.toml", "/work/other.toml"] {
+        say("totals", &reader.run_totals(config.as_ref()).unwrap());
+    }
     for (first, most) in [(0, 1_000), (3, 2), (1_000, 5), (u64::MAX, usize::MAX)] {
         for line in reader.audit(1, first, most).unwrap() {
             let record = line.record.map(|record| without_epochs(vec![record]));

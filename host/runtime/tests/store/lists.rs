@@ -5,14 +5,14 @@ use std::sync::Arc;
 use conclave_core::journal::pending_work::{PendingWork, WaitChange, WaitKey};
 use conclave_core::types::ids::TimerId;
 use conclave_runtime::config::Config;
-use conclave_runtime::event::{Event, HistoryChange};
+use conclave_runtime::event::{Event, HistoryChange, Principal};
 use conclave_runtime::event::{RULES, Record};
 use conclave_runtime::ids::{CallId, Millis, RoomId, TaskName};
 use conclave_runtime::journal::JournalBatch;
 use conclave_runtime::native::{Failure, Plugin, Step};
 use conclave_runtime::outcome::Status;
 use conclave_runtime::store::{
-    Durability, Retention, RunFilter, RunMatch, RunState, Store, StoreReader,
+    Durability, Retention, RunFilter, RunMatch, RunState, RunTotals, Store, StoreReader,
 };
 use conclave_runtime::usage::Spent;
 use conclave_runtime::{Host, HostOptions, RunOptions};
@@ -73,6 +73,61 @@ fn a_run_is_listed_as_it_stands() {
     drop((going, store));
     let runs = reader.runs(&RunFilter::default()).unwrap();
     assert_eq!(runs[0].state, RunState::Interrupted);
+}
+
+#[test]
+fn records_of_a_run_come_in_the_order_of_their_commits_over_all_its_rooms() {
+    let place = StorePlace::new();
+    let store = Store::open(place.address()).unwrap();
+    let mut root = run(&store, "aa1", 2);
+    drop(run(&store, "other", 3));
+    let child = run(&store, "aa1/1", 2);
+    append(&mut *root, &[message_record(2, "after the child's")]).unwrap();
+    let reader = StoreReader::open(place.address()).unwrap();
+    let run = RoomId::from("aa1");
+    let order = |after| -> Vec<(String, u64)> {
+        let records = reader.run_records(&run, after, 100).unwrap();
+        records.iter().map(|next| (next.room.to_string(), next.record.seq)).collect()
+    };
+    let all = [("aa1", 0), ("aa1", 1), ("aa1/1", 0), ("aa1/1", 1), ("aa1", 2)];
+    assert_eq!(order(None), all.map(|(room, seq)| (room.to_owned(), seq)));
+    let second = reader.run_records(&run, None, 2).unwrap()[1].position;
+    assert_eq!(order(Some(second)), order(None)[2..]);
+    assert!(order(reader.run_end(&run).unwrap()).is_empty());
+    drop((root, child));
+}
+
+#[test]
+fn a_list_of_runs_goes_on_behind_a_run_and_only_runs_of_its_config_and_principal_count() {
+    let place = StorePlace::new();
+    let store = Store::open(place.address()).unwrap();
+    let names: Vec<String> = (10..75).map(|number| format!("r{number}")).collect();
+    names.iter().for_each(|name| drop(run(&store, name, 1)));
+    let reader = StoreReader::open(place.address()).unwrap();
+    let page = |filter: RunFilter| -> Vec<String> {
+        reader.runs(&filter).unwrap().iter().map(|row| row.run.to_string()).collect()
+    };
+    let (mut listed, mut after) = (Vec::new(), None);
+    loop {
+        let next = page(RunFilter { after, most: Some(20), ..RunFilter::default() });
+        let Some(last) = next.last() else { break };
+        after = Some(RoomId::from(last.as_str()));
+        listed.extend(next);
+    }
+    assert_eq!(listed, names.iter().rev().cloned().collect::<Vec<_>>());
+    // More than the engine is asked for at once, of which none is returned.
+    let text = Some("no such text".to_owned());
+    assert!(page(RunFilter { text, most: Some(1), ..RunFilter::default() }).is_empty());
+    let of_config = |config: &str, principal: &str| {
+        let (config, principal) = (Some(config.into()), Some(Principal(principal.into())));
+        page(RunFilter { config, principal, ..RunFilter::default() }).len()
+    };
+    assert_eq!(of_config("/work/desk.toml", "ada"), 65);
+    assert_eq!(of_config("/work/desk.toml", "bob"), 0);
+    assert_eq!(of_config("/work/other.toml", "ada"), 0);
+    let totals = reader.run_totals("/work/desk.toml".as_ref()).unwrap();
+    assert_eq!((totals.states.values().sum::<u64>(), totals.records), (65, 65));
+    assert_eq!(reader.run_totals("/work/other.toml".as_ref()).unwrap(), RunTotals::default());
 }
 
 #[test]

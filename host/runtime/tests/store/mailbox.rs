@@ -28,7 +28,11 @@ fn messages_lie_in_order_until_they_are_withdrawn() {
     let decide = || {
         ControlMessage::new(
             RoomId::from("a/1"),
-            ControlCommand::Decide { call: CallId(3), approval: Approval::Approved },
+            ControlCommand::Decide {
+                call: CallId(3),
+                approval: Approval::Approved,
+                arguments_sha256: None,
+            },
         )
     };
     // Two messages with the same content are distinct.

@@ -38,6 +38,10 @@ fn only_what_has_ended_goes_and_the_chain_stays_whole() {
     assert_eq!(reader.runs(&RunFilter::default()).unwrap().len(), 1, "what goes on stays");
     let checked = reader.verify(&[&head]).unwrap();
     assert_eq!(damage(&checked), Vec::<String>::new());
+    // A run that nobody removed is one that somebody took out.
+    let removed: Vec<RoomId> = checked.removed_runs.iter().map(|it| it.run.clone()).collect();
+    assert_eq!(names(&removed), ["a", "b", "c"]);
+    assert!(checked.removed_runs.iter().all(|it| it.at > Millis(0)));
     assert!(damage(&reader.check().unwrap()).is_empty());
     assert!(reader.audit(1, 1, 100).unwrap().iter().take(9).all(|line| line.record.is_none()));
     // The name of a removed run can be reused, and a record missing from the new run is still

@@ -1,35 +1,30 @@
 //! The figures of a server in the text format of Prometheus.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use conclave_runtime::store::RunRow;
+use conclave_runtime::store::RunTotals;
 
 /// The figures of the runs of a config, of what waits for an approval, and of the open streams.
-pub(super) fn text(runs: &[RunRow], approvals: usize, streams: usize) -> String {
-    let mut states: BTreeMap<String, u64> = BTreeMap::new();
-    for run in runs {
-        *states.entry(run.state.word()).or_default() += 1;
-    }
+pub(super) fn text(totals: &RunTotals, streams: usize) -> String {
     let mut text = String::new();
     head(&mut text, "conclave_runs", "gauge", "Runs by their state.");
-    for (state, count) in states {
+    for (state, count) in &totals.states {
         let _ = writeln!(text, "conclave_runs{{state=\"{state}\"}} {count}");
     }
-    let sum = |of: fn(&RunRow) -> u64| runs.iter().map(of).fold(0, u64::saturating_add);
     for (name, help, value) in [
-        ("conclave_turns_total", "Turns of all runs.", sum(|run| run.turns)),
-        ("conclave_tokens_total", "Tokens of all model requests.", sum(|run| run.tokens)),
+        ("conclave_turns_total", "Turns of all runs.", totals.turns),
+        ("conclave_tokens_total", "Tokens of all model requests.", totals.tokens),
         (
             "conclave_cost_micro_usd_total",
             "Cost of all model requests in millionths of a US dollar.",
-            sum(|run| run.cost_micro_usd),
+            totals.cost_micro_usd,
         ),
-        ("conclave_records_total", "Records of all runs.", sum(|run| run.records)),
+        ("conclave_records_total", "Records of all runs.", totals.records),
     ] {
         head(&mut text, name, "counter", help);
         let _ = writeln!(text, "{name} {value}");
     }
+    let (approvals, streams) = (totals.approvals, streams as u64);
     for (name, help, value) in [
         ("conclave_approvals_pending", "Calls that wait for an approval.", approvals),
         ("conclave_event_streams", "Open event streams.", streams),
@@ -50,7 +45,7 @@ mod tests {
 
     #[test]
     fn each_figure_has_its_type_and_a_value() {
-        let text = text(&[], 2, 3);
+        let text = text(&RunTotals { approvals: 2, ..RunTotals::default() }, 3);
         let values: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(
             values,

@@ -38,9 +38,27 @@ pub(crate) fn document() -> Value {
 }
 
 fn paths() -> Value {
+    let mut paths = reading_paths();
+    for part in [acting_paths(), page_paths()] {
+        if let (Value::Object(paths), Value::Object(more)) = (&mut paths, part) {
+            for (path, operations) in more {
+                let known = paths.entry(path).or_insert_with(|| json!({}));
+                if let (Value::Object(known), Value::Object(operations)) = (known, operations) {
+                    known.extend(operations);
+                }
+            }
+        }
+    }
+    paths
+}
+
+fn reading_paths() -> Value {
     let run = parameter("path", "run", json!({ "type": "string" }));
-    let conversation = parameter("path", "id", json!({ "type": "string" }));
     let last = parameter("header", "Last-Event-ID", json!({ "type": "string" }));
+    let call = parameter("path", "call", json!({ "type": "string" }));
+    let view = |summary: &str| {
+        get(summary, std::slice::from_ref(&run), &content(json!({ "type": "object" })))
+    };
     let query = |name: &str, schema: Value| parameter("query", name, schema);
     let filters = [
         query("status", json!({ "type": "string" })),
@@ -51,10 +69,6 @@ fn paths() -> Value {
     ];
     let stream = json!({ "text/event-stream": { "schema": { "type": "string" } } });
     let plain = json!({ "text/plain": { "schema": { "type": "string" } } });
-    let public = |mut operation: Value| {
-        operation["security"] = json!([]);
-        operation
-    };
     json!({
         "/healthz": { "get": public(get("Whether the server lives.", &[], &plain)) },
         "/readyz": { "get": public(get("Whether the store can be read.", &[], &plain)) },
@@ -78,12 +92,102 @@ fn paths() -> Value {
         },
         "/api/v1/runs/{run}/events": {
             "get": get(
-                "The records of the run's root room, each an event `record` with its number as id. \
-                 `Last-Event-ID` continues after that record.",
-                &[run, last.clone()],
+                "The records of all rooms of the run in the order of their commits, each an event \
+                 `record` with its room. `Last-Event-ID` continues after that record.",
+                &[run.clone(), last.clone()],
                 &stream,
             ),
         },
+        "/api/v1/runs/{run}/tasks": { "get": view("The background tasks of the run.") },
+        "/api/v1/runs/{run}/timeline": { "get": view("The timeline of the run.") },
+        "/api/v1/runs/{run}/audit": { "get": view("The audit of the run: who did what.") },
+        "/api/v1/runs/{run}/budget": { "get": view("The limits of the run, and its use.") },
+        "/api/v1/runs/{run}/changes": {
+            "get": view("The changes that wait in overlays, as differences, with their version."),
+        },
+        "/api/v1/runs/{run}/why/{call}": {
+            "get": get(
+                "What happened in a call, and which layer refused what.",
+                &[run.clone(), call],
+                &content(json!({ "type": "object" })),
+            ),
+        },
+        "/api/v1/questions": {
+            "get": get(
+                "The calls and questions that wait for a person, of the runs that this one may read.",
+                &[],
+                &content(reference("QuestionList")),
+            ),
+        },
+    })
+}
+
+/// The routes by which people act on runs.
+fn acting_paths() -> Value {
+    let text = || json!({ "type": "string" });
+    let run = parameter("path", "run", text());
+    let key = parameter("header", "Idempotency-Key", text());
+    let of_run = [run.clone(), key.clone()];
+    let state = content(reference("State"));
+    let optional = |name: &str| optional_body(&json!({ name: text() }));
+    let change = |summary: &str, body: Value| acting(summary, &of_run, body, (200, &state));
+    let mut start = acting(
+        "Starts a run. With a key, the same request starts one run only, and is answered with 200.",
+        std::slice::from_ref(&key),
+        body_of(&json!({ "text": text(), "task": text() }), &["text"]),
+        (201, &content(reference("Run"))),
+    );
+    start["responses"]["200"] =
+        json!({ "description": "The run of this key.", "content": content(reference("Run")) });
+    json!({
+        "/api/v1/runs": { "post": start },
+        "/api/v1/runs/{run}/messages": {
+            "post": change(
+                "Sends a text that the agent reads in its next step.",
+                body_of(&json!({ "text": text(), "task": text() }), &["text"]),
+            ),
+        },
+        "/api/v1/runs/{run}/stop": { "post": change("Ends the run.", optional("reason")) },
+        "/api/v1/runs/{run}/pause": {
+            "post": change("Lets calls in progress end, and begins no new ones.", optional("reason")),
+        },
+        "/api/v1/runs/{run}/resume": {
+            "post": change("Lifts the pause.", optional_body(&json!({}))),
+        },
+        "/api/v1/runs/{run}/questions/{id}": {
+            "post": acting(
+                "Approves or refuses a call, or answers a question. The first decision counts.",
+                &[run.clone(), parameter("path", "id", text()), key],
+                body_of(
+                    &json!({
+                        "decision": { "enum": ["approve", "refuse", "answer"] },
+                        "reason": text(), "text": text(),
+                    }),
+                    &["decision"],
+                ),
+                (200, &state),
+            ),
+        },
+        "/api/v1/runs/{run}/changes": {
+            "post": acting(
+                "Applies or drops the changes. With a version, only those that were read.",
+                &[run],
+                body_of(
+                    &json!({ "decision": { "enum": ["apply", "drop"] }, "version": text() }),
+                    &["decision"],
+                ),
+                (200, &content(json!({ "type": "object" }))),
+            ),
+        },
+    })
+}
+
+/// The routes of the page.
+fn page_paths() -> Value {
+    let conversation = parameter("path", "id", json!({ "type": "string" }));
+    let last = parameter("header", "Last-Event-ID", json!({ "type": "string" }));
+    let stream = json!({ "text/event-stream": { "schema": { "type": "string" } } });
+    json!({
         "/api/session": {
             "post": public(post(
                 "Exchanges a token for a session.",
@@ -131,6 +235,45 @@ fn paths() -> Value {
     })
 }
 
+/// An operation without a session.
+fn public(mut operation: Value) -> Value {
+    operation["security"] = json!([]);
+    operation
+}
+
+/// An operation that changes a run, whose refusals are problem documents.
+fn acting(
+    summary: &str,
+    parameters: &[Value],
+    body: Value,
+    (status, content): (u16, &Value),
+) -> Value {
+    let mut operation = get(summary, parameters, content);
+    let response = json!({ "description": summary, "content": content });
+    operation["responses"] = json!({
+        status.to_string(): response,
+        "default": { "$ref": "#/components/responses/Problem" },
+    });
+    operation["requestBody"] = body;
+    operation
+}
+
+/// A body with these fields.
+fn body_of(properties: &Value, required: &[&str]) -> Value {
+    let schema = json!({
+        "type": "object", "required": required, "properties": properties,
+        "additionalProperties": false,
+    });
+    json!({ "required": true, "content": { "application/json": { "schema": schema } } })
+}
+
+/// A body that may be absent.
+fn optional_body(properties: &Value) -> Value {
+    let mut body = body_of(properties, &[]);
+    body["required"] = false.into();
+    body
+}
+
 fn schemas() -> Value {
     let text = || json!({ "type": "string" });
     let time = || json!({ "type": "integer", "description": "Milliseconds since 1970." });
@@ -157,6 +300,27 @@ fn schemas() -> Value {
                 "entry": text(), "message": text(), "principal": text(),
                 "turns": { "type": "integer" }, "tokens": { "type": "integer" },
                 "cost_micro_usd": { "type": "integer" }, "records": { "type": "integer" },
+            },
+        },
+        "State": {
+            "type": "object",
+            "description": "`recorded` is in the journal; `waiting` is durable and takes effect when a process goes on with the run.",
+            "required": ["state"],
+            "properties": { "state": text(), "status": text(), "id": text(), "decision": text() },
+        },
+        "QuestionList": {
+            "type": "object",
+            "required": ["questions"],
+            "properties": { "questions": { "type": "array", "items": reference("Question") } },
+        },
+        "Question": {
+            "type": "object",
+            "required": ["id", "run", "room", "kind", "since", "may_answer"],
+            "properties": {
+                "id": text(), "run": text(), "room": text(), "since": time(),
+                "kind": { "enum": ["approval", "top-up", "user"] },
+                "may_answer": { "type": "boolean" },
+                "task": text(), "text": text(), "request": { "type": "object" },
             },
         },
         "RunList": {
@@ -249,9 +413,43 @@ mod tests {
 
     #[test]
     fn no_route_is_about_what_only_the_operator_grants() {
-        for path in document()["paths"].as_object().unwrap().keys() {
-            for word in ["config", "grant", "plugin", "polic", "secret", "token", "user"] {
-                assert!(!path.contains(word), "{path}");
+        let words = ["config", "grant", "plugin", "polic", "secret", "token", "user", "limit"];
+        let is_granted = |name: &str| words.iter().any(|word| name.contains(word));
+        let document = document();
+        for (path, operations) in document["paths"].as_object().unwrap() {
+            assert!(!is_granted(path), "{path}");
+            for (method, operation) in operations.as_object().unwrap() {
+                if method == "get" {
+                    continue;
+                }
+                let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+                let fields = schema["properties"].as_object().into_iter().flatten();
+                // The token of a session is the proof of who asks, and changes nothing.
+                for (field, _) in
+                    fields.filter(|(field, _)| path != "/api/session" || *field != "token")
+                {
+                    assert!(!is_granted(field), "{method} {path} {field}");
+                }
+                if path.starts_with(api::API) && !schema.is_null() {
+                    assert_eq!(schema["additionalProperties"], false, "{method} {path}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_method_of_a_route_is_documented() {
+        let document = document();
+        let v1 = api::routes()
+            .into_iter()
+            .map(|(path, methods)| (format!("{}{path}", api::API), methods));
+        for (path, methods) in v1 {
+            let methods = format!("{methods:?}");
+            for method in ["get", "post"] {
+                // The debug text of a router names each method, and says `None` for one without.
+                let is_routed = !methods.contains(&format!("{method}: None"));
+                let is_documented = document["paths"][&path].get(method).is_some();
+                assert_eq!(is_routed, is_documented, "{method} {path}: {methods}");
             }
         }
     }

@@ -190,8 +190,9 @@ fn sound(event: &Event, at: Millis, room: &Room) -> Event {
             let opening = sound_opening(opening, setup.as_ref().unwrap_or(room.setup()));
             Event::RunStarted { setup, opening }
         }
-        Event::ControlReceived { id, message } => {
-            Event::ControlReceived { id: id.clone(), message: Box::new(sound(message, at, room)) }
+        Event::ControlReceived { id, by, message } => {
+            let message = Box::new(sound(message, at, room));
+            Event::ControlReceived { id: id.clone(), by: by.clone(), message }
         }
         event => event.clone(),
     }

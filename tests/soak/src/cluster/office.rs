@@ -181,12 +181,18 @@ impl AtWork {
         };
         let (room, kind) = (wait.room.clone(), Script::of(&wait.room).kind);
         let word = match (wait.wait.kind.as_str(), kind) {
-            ("approval", Kind::Approved) => {
-                ControlCommand::Decide { call, approval: Approval::Approved }
-            }
+            ("approval", Kind::Approved) => ControlCommand::Decide {
+                call,
+                approval: Approval::Approved,
+                arguments_sha256: None,
+            },
             ("approval", Kind::Refused) => {
                 let reason = "the office does not want it".to_owned();
-                ControlCommand::Decide { call, approval: Approval::Refused { reason } }
+                ControlCommand::Decide {
+                    call,
+                    approval: Approval::Refused { reason },
+                    arguments_sha256: None,
+                }
             }
             ("user", _) => ControlCommand::Answer { call, text: format!("an answer to {room}") },
             _ => return Ok(()),

@@ -85,7 +85,7 @@ impl ClusterWorker {
             let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
             drop(stop);
         });
-        let worker = Worker::new(&store, vec![pool], self.capacity);
+        let worker = Worker::new(&store, vec![pool], self.capacity).closes_store();
         let stopped = async { drop(stopped.await) };
         worker.work(|_, _| options.clone(), stopped, tell).await;
         Ok(())

@@ -1,24 +1,25 @@
 //! API v1: the document of its routes, the list of runs, and their records as events.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::client::{Events, Served};
 use super::people::{begin, token};
-use super::{WEB, echo};
+use super::{WEB, delegating, echo};
 
 /// The paths that need no session.
 const OPEN: [&str; 3] = ["/healthz", "/readyz", "/api/session"];
 
-/// Reads the records up to one of this kind. Returns their numbers.
-fn numbers(events: &mut Events, kind: &str) -> Vec<u64> {
+/// Reads the records up to one of this kind. Returns their numbers, and the id of the last one.
+fn numbers(events: &mut Events, kind: &str) -> (Vec<u64>, String) {
     let mut numbers = Vec::new();
     loop {
         let event = events.next();
         assert_eq!(event.kind, "record");
-        assert_eq!(event.id, Some(event.data["seq"].to_string()));
         numbers.extend(event.data["seq"].as_u64());
         if event.data["event"] == kind {
-            return numbers;
+            return (numbers, event.id.expect("each record has an id"));
         }
     }
 }
@@ -32,12 +33,14 @@ fn every_documented_route_answers_and_only_some_answer_a_stranger() {
     let paths = document["paths"].as_object().expect("a document");
     assert!(paths.len() > 10, "{document}");
     for (path, operations) in paths {
-        let path = path.replace("{run}", &room).replace("{id}", &room);
+        let path = path.replace("{run}", &room).replace("{id}", &room).replace("{call}", "c0");
         for method in operations.as_object().expect("operations").keys() {
             let method = method.to_uppercase();
             assert!(method == "GET" || method == "POST", "{method} {path}");
-            // Nothing but a conversation can be changed.
-            let is_change = path == "/api/session" || path.starts_with("/api/conversations");
+            // Nothing but runs and conversations can be changed.
+            let is_change = ["/api/session", "/api/conversations", "/api/v1/runs"]
+                .iter()
+                .any(|changed| path.starts_with(changed));
             assert!(method == "GET" || is_change, "{method} {path}");
             let strange = [served.own()[0].clone(), served.own()[1].clone()];
             let refused = served.request(&method, &path, &strange, "{}");
@@ -47,7 +50,14 @@ fn every_documented_route_answers_and_only_some_answer_a_stranger() {
                 continue;
             }
             let answer = served.request(&method, &path, &served.own(), "{}");
-            assert!(![401, 404, 405, 500].contains(&answer.status), "{path}: {}", answer.text);
+            // The room has made no call yet.
+            let is_there = !path.contains("/why/") || answer.body["code"] == "call_not_found";
+            let wrong: &[u16] = if is_there && path.contains("/why/") { &[] } else { &[404] };
+            assert!(
+                ![&[401, 405, 500], wrong].concat().contains(&answer.status),
+                "{path}: {}",
+                answer.text
+            );
             for header in ["access-control-allow-origin", "access-control-allow-credentials"] {
                 assert_eq!(answer.header(header), None, "{path}");
             }
@@ -56,7 +66,17 @@ fn every_documented_route_answers_and_only_some_answer_a_stranger() {
     let missing = served.get("/api/v1/no-such-route");
     assert_eq!((missing.status, &missing.body["code"]), (404, &json!("not_found")));
     assert_eq!(missing.header("content-type"), Some("application/problem+json"));
-    let method = served.post("/api/v1/runs", &json!({ "config": "x.toml", "plugins": {} }));
+    // What a run is made of is the operator's alone.
+    for field in ["config", "plugins", "grants", "policy", "secrets", "limits"] {
+        let body = json!({ "text": "go", field: {} });
+        let refused = served.post("/api/v1/runs", &body);
+        assert_eq!(
+            (refused.status, &refused.body["code"]),
+            (422, &json!("bad_arguments")),
+            "{field}"
+        );
+    }
+    let method = served.post("/api/v1/questions", &json!({}));
     assert_eq!((method.status, &method.body["code"]), (405, &json!("wrong_method")));
 }
 
@@ -70,21 +90,69 @@ fn a_reader_gets_each_record_once_also_after_a_restart() {
     served.send(&room, "a", "one");
     served.events(&room, None).entry();
     let mut live = served.stream(&path, None);
-    let first = numbers(&mut live, "room-opened");
+    let first = numbers(&mut live, "room-opened").0;
     let mut all = first.clone();
-    all.extend(numbers(&mut live, "agent-stepped"));
+    let (more, last) = numbers(&mut live, "agent-stepped");
+    all.extend(more);
     assert_eq!(all, (0..all.len() as u64).collect::<Vec<_>>(), "without a gap");
     let opened = served.stream(&path, None).next().data;
     assert_eq!((&opened["seq"], &opened["principal"]), (&json!(0), &json!("operator")));
     // A reader that comes again gets what follows.
-    let last = all.last().expect("some").to_string();
     let served = served.killed().start_again(&rig);
     served.send(&room, "b", "two");
     let mut again = served.stream(&path, Some(&last));
-    let more = numbers(&mut again, "agent-stepped");
+    let (more, _) = numbers(&mut again, "agent-stepped");
     assert_eq!(more[0], all.len() as u64, "{more:?}");
-    let from_start = numbers(&mut served.stream(&path, None), "room-opened");
+    let from_start = numbers(&mut served.stream(&path, None), "room-opened").0;
     assert_eq!(from_start, first);
+}
+
+/// The streams share what is read from the store, and none is read twice for them.
+#[test]
+fn a_thousand_readers_get_each_record_once() {
+    let rig = echo(WEB);
+    let served = Served::start(&rig, &[]);
+    let room = served.only_room();
+    let path = format!("/api/v1/runs/{room}/events");
+    served.send(&room, "a", "one");
+    served.events(&room, None).entry_so(|entry| entry["kind"] == "answer");
+    let mut readers: Vec<_> = (0..1_000).map(|_| served.stream(&path, None)).collect();
+    for key in ["b", "c"] {
+        assert_eq!(served.send(&room, key, "more").status, 200);
+    }
+    for reader in &mut readers {
+        let mut all = Vec::new();
+        for _ in 0..3 {
+            all.extend(numbers(reader, "agent-stepped").0);
+        }
+        assert_eq!(all, (0..all.len() as u64).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn the_records_of_child_rooms_are_in_the_stream_of_their_run() {
+    let rig = delegating();
+    let served = Served::start(&rig, &[]);
+    let room = served.only_room();
+    let path = format!("/api/v1/runs/{room}/events");
+    served.send(&room, "a", "hello");
+    served.events(&room, None).entry_so(|entry| entry["kind"] == "result");
+    let mut live = served.stream(&path, None);
+    let mut seen: BTreeMap<String, u64> = BTreeMap::new();
+    let mut middle = None;
+    while seen.len() < 2 || !seen.values().all(|count| *count > 2) {
+        let event = live.next();
+        let of = event.data["room"].as_str().expect("a room").to_owned();
+        let count = seen.entry(of).or_default();
+        assert_eq!(event.data["seq"], *count, "in the order of each room");
+        *count += 1;
+        middle = event.id;
+    }
+    assert!(seen.keys().all(|of| of.starts_with(&room)), "{seen:?}");
+    // Behind the same record, the next one is the same.
+    let next = live.next();
+    let again = served.stream(&path, middle.as_deref()).next();
+    assert_eq!((again.id, again.data), (next.id, next.data));
 }
 
 #[test]

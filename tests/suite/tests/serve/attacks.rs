@@ -9,6 +9,8 @@ use super::client::{Response, Served};
 use super::echo;
 
 const LIST: &str = "/api/conversations";
+/// The event streams of a server at once.
+const STREAMS: usize = 1_024;
 
 #[test]
 fn no_request_of_another_site_has_an_effect() {
@@ -206,7 +208,7 @@ fn clients_that_read_nothing_keep_no_browser_out() {
     let room = served.only_room();
     let mut stream = served.events(&room, None);
     let asks = format!("GET /chat.js HTTP/1.1\r\nHost: {}\r\n\r\n", served.address());
-    let strangers: Vec<_> = (0..100)
+    let strangers: Vec<_> = (0..300)
         .map(|_| {
             let mut stream = served.connect();
             let _ = stream.write_all(asks.repeat(200).as_bytes());
@@ -228,7 +230,7 @@ fn event_streams_are_limited_and_free_their_place() {
     let rig = echo(super::WEB);
     let served = Served::start(&rig, &[]);
     let room = served.only_room();
-    let mut streams: Vec<_> = (0..32).map(|_| served.events(&room, None)).collect();
+    let mut streams: Vec<_> = (0..STREAMS).map(|_| served.events(&room, None)).collect();
     let path = format!("/api/conversations/{room}/events");
     let refused = served.get(&path);
     assert_eq!((refused.status, &refused.body["error"]), (503, &json!("busy")));

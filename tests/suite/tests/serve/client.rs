@@ -32,10 +32,16 @@ impl Served {
     /// Starts `conclave serve c.toml` on a free port, and opens its address as a browser does.
     pub(crate) fn start(rig: &Rig, arguments: &[&str]) -> Self {
         let all = [&["serve", "c.toml", "--listen", "127.0.0.1:0"], arguments].concat();
-        Self::start_with(rig, all.iter().map(|word| (*word).to_owned()).collect())
+        Self::start_with(rig, all.iter().map(|word| (*word).to_owned()).collect(), &[])
     }
 
-    fn start_with(rig: &Rig, arguments: Vec<String>) -> Self {
+    /// Does the same with more variables in its environment.
+    pub(crate) fn start_with_variables(rig: &Rig, variables: &[(&str, String)]) -> Self {
+        let arguments = ["serve", "c.toml", "--listen", "127.0.0.1:0"].map(str::to_owned);
+        Self::start_with(rig, arguments.into(), variables)
+    }
+
+    fn start_with(rig: &Rig, arguments: Vec<String>, variables: &[(&str, String)]) -> Self {
         let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let log = std::fs::File::options()
             .append(true)
@@ -44,6 +50,7 @@ impl Served {
             .expect("a log");
         let mut child = rig
             .conclave(&words)
+            .envs(variables.iter().map(|(name, value)| (name, value)))
             .stdout(Stdio::piped())
             .stderr(log)
             .spawn()
@@ -104,6 +111,30 @@ impl Served {
     pub(crate) fn ended(mut self) -> Killed {
         self.child.wait().expect("it ends");
         Killed { arguments: std::mem::take(&mut self.arguments) }
+    }
+
+    /// Waits until the process has ended with this exit code.
+    pub(crate) fn ended_with(mut self, code: i32) -> Killed {
+        assert_eq!(self.child.wait().expect("it ends").code(), Some(code));
+        self.ended()
+    }
+
+    /// Sends the head of a message, and returns when the server waits for its body.
+    pub(crate) fn begin_message(&self, room: &str, key: &str, text: &str) -> SlowRequest {
+        let body = json!({ "key": key, "text": text }).to_string();
+        let headers: String =
+            self.own().iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let mut stream = self.connect();
+        write!(
+            stream,
+            "POST /api/conversations/{room}/messages HTTP/1.1\r\n{headers}Expect: 100-continue\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        )
+        .expect("it listens");
+        let mut continues = [0; "HTTP/1.1 100 Continue\r\n\r\n".len()];
+        stream.read_exact(&mut continues).expect("it waits for the body");
+        SlowRequest { stream, body }
     }
 
     /// Returns the headers of the page's own requests.
@@ -220,7 +251,7 @@ impl Drop for Served {
 impl Killed {
     /// Starts the same command again.
     pub(crate) fn start_again(self, rig: &Rig) -> Served {
-        Served::start_with(rig, self.arguments)
+        Served::start_with(rig, self.arguments, &[])
     }
 }
 
@@ -246,6 +277,19 @@ impl Response {
             .into_iter()
             .find(|(found, _)| found.eq_ignore_ascii_case(name))
             .map(|(_, value)| value)
+    }
+}
+
+/// A request whose body was not sent yet.
+pub(crate) struct SlowRequest {
+    stream: TcpStream,
+    body: String,
+}
+
+impl SlowRequest {
+    pub(crate) fn finish(mut self) -> Response {
+        self.stream.write_all(self.body.as_bytes()).expect("it still reads");
+        Response::read(self.stream)
     }
 }
 
@@ -281,9 +325,15 @@ impl Events {
     }
 
     /// Waits until the server ends the stream.
-    pub(crate) fn until_end(mut self) {
+    pub(crate) fn until_end(self) {
+        self.rest();
+    }
+
+    /// Returns the rest of the stream, when the server has ended it.
+    pub(crate) fn rest(mut self) -> String {
         let mut rest = Vec::new();
         let _ = self.lines.read_to_end(&mut rest);
+        String::from_utf8_lossy(&rest).into_owned()
     }
 
     pub(crate) fn entry(&mut self) -> Value {

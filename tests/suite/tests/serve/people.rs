@@ -1,7 +1,7 @@
 //! People with tokens of their own: what each role may do, whose conversation it is, and the end of
 //! a revoked token.
 
-use conclave_test_support::Rig;
+use conclave_test_support::{Rig, until};
 use serde_json::{Value, json};
 
 use super::client::{Response, Served};
@@ -178,4 +178,30 @@ fn a_person_of_a_config_logs_in_with_the_token_that_was_printed_for_it() {
     served.with_cookie(&cookie);
     assert_eq!(ids(&served), [""; 0]);
     assert_eq!(refusal(&served.post("/api/conversations", &json!({}))), (403, "missing_role"));
+}
+
+#[test]
+fn the_first_token_ends_the_access_of_the_printed_address_without_a_restart() {
+    let rig = echo(WEB);
+    let mut served = Served::start(&rig, &[]);
+    let room = served.only_room();
+    let printed = served.token().to_owned();
+    let stream = served.events(&room, None);
+    assert_eq!(served.get("/api/conversations").status, 200);
+    let vera = token(&rig, "vera", "viewer");
+    // Also those that read already.
+    stream.until_end();
+    assert_eq!(refusal(&served.get("/api/conversations")), (401, "no_access"));
+    let again = served.post("/api/session", &json!({ "token": printed }));
+    assert_eq!(refusal(&again), (401, "no_access"));
+    let cookie = served.log_in(&vera);
+    served.with_cookie(&cookie);
+    assert_eq!(ids(&served), [room.as_str()], "a viewer reads what was begun before");
+    // The address is not valid again when nobody has a token any more.
+    conclave(&rig, &["server", "token", "revoke", "vera"]);
+    until("the revoked token gives no access", || {
+        (served.get("/api/conversations").status == 401).then_some(())
+    });
+    let again = served.post("/api/session", &json!({ "token": printed }));
+    assert_eq!(refusal(&again), (401, "no_access"));
 }

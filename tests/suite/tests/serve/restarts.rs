@@ -1,11 +1,13 @@
 //! Restarts: nothing is lost and nothing is said twice, after a kill in the middle of a turn and
 //! after Ctrl-C.
 
+use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use conclave_models::test_server::{Server, TestReply};
 use conclave_test_support::Rig;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::client::Served;
@@ -119,9 +121,8 @@ fn ctrl_c_closes_the_server_and_not_its_conversations() {
     assert_eq!(served.only_room(), "lights");
     served.send("lights", "a", "When?");
     server.wait_for_requests(1);
-    let process = rustix::process::Pid::from_raw(i32::try_from(served.process()).expect("it fits"));
-    rustix::process::kill_process(process.expect("a process"), rustix::process::Signal::INT)
-        .expect("it is there");
+    let process = Pid::from_raw(i32::try_from(served.process()).expect("it fits"));
+    kill_process(process.expect("a process"), Signal::INT).expect("it is there");
     let ended = served.ended();
     is_released.store(true, Ordering::SeqCst);
     let served = ended.start_again(&rig);
@@ -143,9 +144,8 @@ fn after_ctrl_c_a_conversation_is_closed_and_not_interrupted() {
     let room = served.only_room();
     served.send(&room, "a", "When?");
     served.events(&room, None).entry_so(|entry| entry["kind"] == "answer");
-    let process = rustix::process::Pid::from_raw(i32::try_from(served.process()).expect("it fits"));
-    rustix::process::kill_process(process.expect("a process"), rustix::process::Signal::INT)
-        .expect("it is there");
+    let process = Pid::from_raw(i32::try_from(served.process()).expect("it fits"));
+    kill_process(process.expect("a process"), Signal::INT).expect("it is there");
     let ended = served.ended();
     let of = |arguments: &[&str]| crate::cli::conclave(&rig, arguments);
     let listed = of(&["runs", "--status", "closed", "--json"]);
@@ -183,4 +183,38 @@ fn a_turn_can_be_stopped_from_the_page_and_the_conversation_goes_on() {
     served.send(&room, "b", "And now?");
     let answer = events.entry_so(|entry| entry["kind"] == "answer");
     assert_eq!(answer["text"], "It was lit in 1844.");
+}
+
+#[test]
+fn sigterm_ends_streams_with_a_hint_and_leaves_conversations_that_go_on() {
+    let rig = echo(super::WEB);
+    let socket = rig.folder().join("notify");
+    let manager = UnixDatagram::bind(&socket).expect("a socket");
+    let mut buffer = [0; 64];
+    let mut message = || {
+        let length = manager.recv(&mut buffer).expect("a message");
+        String::from_utf8_lossy(&buffer[..length]).into_owned()
+    };
+    let variables = [("NOTIFY_SOCKET", socket.to_string_lossy().into_owned())];
+    let served = Served::start_with_variables(&rig, &variables);
+    assert_eq!(message(), "READY=1");
+    let room = served.only_room();
+    served.send(&room, "a", "one");
+    let mut events = served.events(&room, None);
+    events.entry_so(|entry| entry["kind"] == "answer");
+    let records = served.stream(&format!("/api/v1/runs/{room}/events"), None);
+    // A request whose body has not arrived yet is answered.
+    let slow = served.begin_message(&room, "b", "two");
+    let process = Pid::from_raw(i32::try_from(served.process()).expect("an id")).expect("an id");
+    kill_process(process, Signal::TERM).expect("it lives");
+    assert_eq!(message(), "STOPPING=1");
+    for stream in [events, records] {
+        assert!(stream.rest().contains("retry: "), "a reader comes back");
+    }
+    assert_eq!(slow.finish().status, 200);
+    let killed = served.ended_with(0);
+    let served = killed.start_again(&rig);
+    served.send(&room, "c", "three");
+    let texts: Vec<_> = served.entries(&room).iter().map(|entry| entry["text"].clone()).collect();
+    assert!(texts.contains(&json!("two")) && texts.contains(&json!("three")), "{texts:?}");
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use conclave_core::setup::ChangedComponent;
 use conclave_core::types::ids::RoomId;
 use conclave_runtime::store::StoreError;
-use conclave_server::Operator;
+use conclave_server::{Operator, TlsError};
 use serde_json::json;
 
 use crate::args::OutputArgs;
@@ -45,6 +45,13 @@ impl Operator for OperatorTerminal {
     fn store_unreadable(&self, error: &StoreError) {
         let what = format!("the store cannot be read for a request: {error}");
         self.screen.notice(format_args!("{} {what}", paint(BAD, "error:")));
+    }
+
+    fn certificate_unusable(&self, error: &TlsError) {
+        self.screen.notice(format_args!(
+            "{} the changed certificate is not used, and the one before stays: {error}",
+            paint(BAD, "error:")
+        ));
     }
 
     fn token_renewed(&self, token: &str) {

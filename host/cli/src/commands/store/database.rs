@@ -14,6 +14,7 @@ use crate::args::OutputArgs;
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::program::shell::shell;
+use crate::state::stores::when_reached;
 use crate::ui::show::amounts::thousands;
 use crate::ui::show::table::note;
 use crate::ui::show::{GOOD, bytes, one_line, paint, plural, show_path};
@@ -37,7 +38,7 @@ pub(super) fn backup(
     to: &Path,
     output: OutputArgs,
 ) -> Result<u8, CliError> {
-    let copy = DatabaseCopy::begin(address)?;
+    let copy = when_reached(|| DatabaseCopy::begin(address))?;
     let server = copy.server_version()?;
     let programs = candidates();
     let program = newest(&programs, server).ok_or_else(|| missing(&programs, server))?;

@@ -10,6 +10,15 @@ use crate::program::shell::shell;
 /// The command under which conversations of browsers are stored. `conclave serve` continues them
 /// itself.
 pub(crate) const SERVED: &str = "serve";
+/// The command under which runs that people started at a server are stored.
+pub(crate) const API_RUN: &str = "api";
+
+/// Whether a server continues the runs of this command: conversations, and runs that people started
+/// there.
+pub(crate) fn is_of_server(command: &str) -> bool {
+    [SERVED, API_RUN].contains(&command)
+}
+
 /// The state of such a conversation while no server has it open.
 pub(crate) const CLOSED: &str = "closed";
 
@@ -42,7 +51,7 @@ pub(crate) fn continued_by(run: &RunRow) -> String {
     if matches!(run.state, RunState::Queued | RunState::Asleep) {
         return "its workers do, by themselves".to_owned();
     }
-    if run.command != SERVED {
+    if !is_of_server(&run.command) {
         return format!("conclave resume {}", run.run);
     }
     let config = run.config.as_deref().map(|config| shell(&config.display().to_string()));

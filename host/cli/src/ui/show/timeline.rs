@@ -48,15 +48,17 @@ fn blocked(changes: usize) -> String {
     if changes == 0 { String::new() } else { format!(", {changes} of them in conflict") }
 }
 
-/// `2 changed files of project applied by operator 5 min ago`.
+/// `2 changed files of project applied by operator 5 min ago`; `… applied in part by …` after an
+/// interruption.
 pub(crate) fn decided(decision: &ChangeDecision) -> String {
-    let ChangeDecision { at, principal, kind, folder, files } = decision;
+    let ChangeDecision { at, principal, kind, folder, files, is_begin } = decision;
     let files = match files.as_slice() {
         [one] => show_path(one),
         files => plural(files.len() as u64, "changed file", "changed files"),
     };
     let (folder, word, principal) = (show_path(folder), kind.as_str(), printable(principal));
-    format!("{files} of {folder} {word} by {principal} {}", ago(*at, now()))
+    let part = if *is_begin { " in part" } else { "" };
+    format!("{files} of {folder} {word}{part} by {principal} {}", ago(*at, now()))
 }
 
 /// The lines, in `total` columns.

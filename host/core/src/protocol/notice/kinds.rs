@@ -45,6 +45,7 @@ impl Notice {
             Self::SideEffectEnded { .. } => "side-effect-ended",
             Self::ApprovalAsked { .. } => "approval-asked",
             Self::ApprovalGiven { .. } => "approval-given",
+            Self::DecisionRejected { .. } => "decision-rejected",
             Self::TopUpAsked { .. } => "top-up-asked",
             Self::ToppedUp { .. } => "topped-up",
             Self::PriceUnknown { .. } => "price-unknown",
@@ -131,6 +132,7 @@ impl Notice {
             | Self::SideEffectEnded { .. }
             | Self::ApprovalAsked { .. }
             | Self::ApprovalGiven { .. }
+            | Self::DecisionRejected { .. }
             | Self::TopUpAsked { .. }
             | Self::ToppedUp { .. }
             | Self::PriceUnknown { .. }

@@ -284,6 +284,7 @@ fn an_approved_call_of_the_tool_is_carried_out() {
         call,
         approval: Approval::Approved,
         author: ApprovalAuthor::Program,
+        arguments_sha256: None,
     });
     assert_eq!(desk.reads()["status"], json!("delegated"));
     desk.take_background();

@@ -1,17 +1,12 @@
 //! Commands to a room: each has no reply, and no effect once the run is over. Handles, messages of
 //! other processes and task runners send them through here.
 
-use conclave_core::protocol::control::ControlCommand;
+use conclave_core::protocol::control::{ControlCommand, SentCommand};
 use conclave_core::protocol::event::Event;
 use conclave_core::types::approval::{Approval, ApprovalAuthor};
 use conclave_core::types::ids::{CallId, ControlId, PluginName, TaskName};
 
 use super::RoomHandle;
-
-/// The author of a decision that another process sent.
-pub(crate) fn other_terminal() -> ApprovalAuthor {
-    ApprovalAuthor::Person { at: "another terminal".to_owned() }
-}
 
 impl RoomHandle {
     /// Sends a command to the room. Returns false if its run is over.
@@ -27,7 +22,7 @@ impl RoomHandle {
         author: ApprovalAuthor,
     ) -> bool {
         let message = Box::new(command.into_event(author));
-        self.send(Event::ControlReceived { id: id.clone(), message })
+        self.send(Event::ControlReceived { id: id.clone(), by: None, message })
     }
 
     /// Delivers the command of another process. The receiver gets a confirmation once the room's
@@ -35,12 +30,11 @@ impl RoomHandle {
     #[cfg(feature = "sqlite")]
     pub(crate) fn deliver(
         &self,
-        id: &ControlId,
-        command: ControlCommand,
+        command: SentCommand,
     ) -> Option<tokio::sync::oneshot::Receiver<()>> {
-        let confirmed = self.clients.controls.enter(id)?;
+        let confirmed = self.clients.controls.enter(&command.id)?;
         crate::support::fail_points::kill_point!("before-control-delivered");
-        self.control_once(id, command, other_terminal()).then_some(confirmed)
+        self.send(command.into_event()).then_some(confirmed)
     }
 
     /// Sends an event to the room's loop. Returns false if the loop is gone.
@@ -68,7 +62,7 @@ impl RoomHandle {
 
     /// Decides about a call that waits for an approval, instead of the approver.
     pub fn decide(&self, call: CallId, approval: Approval) {
-        self.control(ControlCommand::Decide { call, approval });
+        self.control(ControlCommand::Decide { call, approval, arguments_sha256: None });
     }
 
     /// Answers a question that waits for its user, instead of the channel.

@@ -45,10 +45,6 @@ struct TaskStates {
     /// Whether no run is active, so that nothing here changes.
     is_over: bool,
     /// The reason why the run is paused.
-    #[cfg_attr(
-        not(feature = "postgres"),
-        expect(dead_code, reason = "only a worker gives paused runs back")
-    )]
     pause: Option<String>,
 }
 

@@ -7,6 +7,8 @@ use conclave_core::permissions::grants::Rights;
 use conclave_core::permissions::secret::Scrubber;
 use conclave_core::permissions::task_scope::ScopedTask;
 use conclave_core::setup::{PluginSetup, TaskSetup};
+use conclave_core::types::capability::Capability;
+use conclave_core::types::denial::{DenialRecord, Layer};
 use conclave_core::types::fault::FaultKind;
 use conclave_core::types::ids::{PluginName, TaskName};
 use conclave_core::types::limits::PluginLimits;
@@ -89,6 +91,23 @@ impl PluginContext {
             #[cfg(feature = "fetch")]
             outgoing,
         }
+    }
+
+    /// Checks that a granted folder is still the one that was opened, before it is used for `path`.
+    ///
+    /// # Errors
+    /// The record for the operator.
+    pub(crate) fn check_place(
+        &self,
+        folder: &GrantedFolder,
+        (path, writes): (&str, bool),
+        task: &WorksOn,
+    ) -> Result<(), Box<DenialRecord>> {
+        folder.check_place().map_err(|reason| {
+            let rights = self.rights_in(task);
+            let record = rights.refuse(Capability::Files, path, Layer::Runtime, &reason, None);
+            Box::new(DenialRecord { writes, ..*record })
+        })
     }
 
     pub(crate) fn has_secrets(&self) -> bool {

@@ -23,9 +23,10 @@ impl AppliedFolder {
         if std::fs::canonicalize(dir)? != dir {
             return Err(std::io::Error::other("a link is in its place"));
         }
+        let path = dir.to_owned();
         let dir = Dir::open_ambient_dir(dir, ambient_authority())?;
         let (at, access, read_only) = (String::new(), FolderAccess::ReadOnly, Vec::new());
-        Ok(Self(GrantedFolder { at, dir, access, read_only }))
+        Ok(Self(GrantedFolder { at, dir, path, access, read_only }))
     }
 
     /// The entry at a path, by the digest of a file. `may_be_linked` accepts a file with a second

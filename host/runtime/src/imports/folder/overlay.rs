@@ -358,7 +358,7 @@ impl<'a> OverlayView<'a> {
         let new = change.new_length(upper_length.max(base_length));
         let new = new.ok_or(FolderFailure::Quota(self.most.bytes))?;
         if let Some(most) = self.overlay.most_file_bytes().filter(|most| new > *most) {
-            return Err(FolderFailure::Quota(most));
+            return Err(FolderFailure::TooLargeToRecord { most });
         }
         // The quota is checked before anything is created or copied.
         let before = writer.as_mut().map_or(Ok(0), OverlayStore::bytes)?;
@@ -453,7 +453,10 @@ impl<'a> OverlayView<'a> {
     fn writer(&self) -> Result<MutexGuard<'a, Option<OverlayStore>>, FolderFailure> {
         let writer = lock_data(&self.overlay.writer);
         match self.overlay.recording.as_ref().is_some_and(Recording::is_stale) {
-            true => Err(FolderFailure::NotRecorded(RecordFailure::Store)),
+            true => {
+                let cause = "an earlier change of this overlay was not recorded".to_owned();
+                Err(FolderFailure::NotRecorded(RecordFailure::Store { cause }))
+            }
             false => Ok(writer),
         }
     }

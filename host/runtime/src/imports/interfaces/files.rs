@@ -96,6 +96,8 @@ impl FilesImport<'_> {
     /// Resolves a path. Folders are in the order of their grants.
     fn find(&self, path: &str, writes: bool) -> Result<GrantedPath, Box<DenialRecord>> {
         let (folder, rest) = self.core.rights().may_touch(path, writes)?;
+        let (plugin, task) = (&self.core.plugin, &self.core.start.task);
+        plugin.check_place(&plugin.folders[folder], (path, writes), task)?;
         Ok(GrantedPath { folder, rest: rest.to_owned() })
     }
 
@@ -368,6 +370,39 @@ mod tests {
                 Err(FileError::QuotaExceeded(_))
             ),
             "what was looked at is used up"
+        );
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_folder_that_is_replaced_is_refused_before_a_change_is_recorded() {
+        let temp = tempfile::tempdir().unwrap();
+        let (dir, moved) = (temp.path().join("f"), temp.path().join("moved"));
+        std::fs::create_dir(&dir).unwrap();
+        let mut state = listing(&dir, 1 << 20);
+        assert_eq!(state.files().write_file("/f/a", 0, b"one".to_vec(), true).await.unwrap(), 3);
+        std::fs::rename(&dir, &moved).unwrap();
+        for _ in 0..2 {
+            let written = state.files().write_file("/f/a", 0, b"two".to_vec(), true).await;
+            assert!(matches!(written, Err(FileError::Denied(_))), "{written:?}");
+            let removed = state.files().remove_file("/f/a").await;
+            assert!(matches!(removed, Err(FileError::Denied(_))), "{removed:?}");
+            let read = state.files().read_piece("/f/a", 0, 9).await;
+            assert!(matches!(read, Err(FileError::Denied(_))), "{read:?}");
+            // Then another folder is there.
+            let _ = std::fs::create_dir(&dir);
+        }
+        assert_eq!(std::fs::read(moved.join("a")).unwrap(), b"one");
+        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
+        assert_eq!(state.core.effects, 1, "nothing else was recorded as about to happen");
+        std::fs::remove_dir(&dir).unwrap();
+        std::fs::rename(&moved, &dir).unwrap();
+        assert_eq!(state.files().write_file("/f/a", 0, b"two!".to_vec(), true).await.unwrap(), 4);
+        let records = state.core.refusals.into_records(&state.core.start);
+        let reason = &records[0].reason;
+        assert!(
+            reason.contains(dir.to_str().unwrap()) && reason.contains("start it again"),
+            "{reason}"
         );
     }
 

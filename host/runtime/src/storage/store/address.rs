@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use conclave_core::types::ids::RoomId;
 
-use crate::storage::overlay::{self, ChangeDecision, ChangeStore, OverlayError, RunChanges};
+use crate::storage::overlay::{OverlayError, RunChanges};
 
 /// Where a store is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -75,41 +75,15 @@ impl StoreAddress {
         }
     }
 
-    /// The number of files that a run changed in overlays and that wait for a person.
-    #[must_use]
-    pub fn pending_changes(&self, run: &RoomId) -> usize {
-        self.change_store().map_or(0, |store| overlay::pending_changes(store, run))
-    }
-
-    /// The number of those that cannot be applied as they are.
-    #[must_use]
-    pub fn blocked_changes(&self, run: &RoomId) -> usize {
-        self.change_store().map_or(0, |store| overlay::blocked_changes(store, run))
-    }
-
-    /// What persons decided about a run's changes, oldest first.
-    ///
-    /// # Errors
-    /// If the decisions cannot be read.
-    pub fn change_decisions(&self, run: &RoomId) -> Result<Vec<ChangeDecision>, OverlayError> {
-        let decisions = self.change_store().map(|store| overlay::change_decisions(store, run));
-        decisions.unwrap_or_else(|| Ok(Vec::new()))
-    }
-
     /// The changes of a run; `None` for a database that this program cannot read.
     ///
     /// # Errors
     /// If they cannot be read.
     pub fn changes(&self, run: &RoomId) -> Result<Option<RunChanges>, OverlayError> {
-        self.change_store().map(|store| RunChanges::read(store, run)).transpose()
-    }
-
-    /// The store as the place of changes; `None` for a database that this program cannot read.
-    fn change_store(&self) -> Option<ChangeStore<'_>> {
         #[cfg(feature = "postgres")]
-        return Some(self.into());
+        return RunChanges::read(self, run).map(Some);
         #[cfg(not(feature = "postgres"))]
-        self.folder().map(ChangeStore::from)
+        self.folder().map(|folder| RunChanges::read(folder, run)).transpose()
     }
 }
 

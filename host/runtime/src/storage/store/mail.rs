@@ -11,8 +11,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use conclave_core::protocol::control::ControlCommand;
-use conclave_core::types::ids::{CallId, ControlId, RoomId};
+use conclave_core::protocol::control::{ControlCommand, SentCommand};
+use conclave_core::types::ids::{CallId, ControlId, Principal, RoomId};
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
@@ -23,7 +23,7 @@ use crate::support::fail_points::kill_point;
 
 pub(crate) use folder::receive;
 #[cfg(feature = "postgres")]
-pub(super) use tables::{PAUSED, delete, delete_undeliverable, take, to_runs_of};
+pub(super) use tables::{delete, delete_undeliverable, take, to_runs_of};
 
 /// The maximum size of a message in bytes.
 const WORD_BYTES: u64 = 1 << 20;
@@ -37,6 +37,9 @@ pub struct ControlMessage {
     pub id: ControlId,
     /// The recipient.
     pub room: RoomId,
+    /// The person at a server who sends it; `None` for a command of a terminal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Principal>,
     /// The command for the recipient.
     pub word: ControlCommand,
 }
@@ -69,7 +72,12 @@ impl ControlMessage {
     /// Returns a message with a new id.
     #[must_use]
     pub fn new(room: RoomId, word: ControlCommand) -> Self {
-        Self { id: new_id(), room, word }
+        Self { id: new_id(), room, by: None, word }
+    }
+
+    /// The message as its room records it.
+    pub(crate) fn into_command(self) -> SentCommand {
+        SentCommand { id: self.id, by: self.by, word: self.word }
     }
 }
 

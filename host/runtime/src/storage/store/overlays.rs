@@ -11,7 +11,7 @@ use conclave_core::types::ids::RoomId;
 
 use super::postgres::{self, Link, PostgresReader};
 use super::sql::{Sql, SqlError, SqlErrorKind, SqlResult, SqlRow};
-use super::{PostgresAddress, read};
+use super::{PostgresAddress, StoreError, read};
 use crate::support::overlay_files::{OverlayOrigin, content_name, overlay_name};
 
 /// A changed file.
@@ -45,9 +45,22 @@ fn file(row: &SqlRow<'_>) -> SqlResult<FileRow> {
     Ok(FileRow { record: json(row.bytes(0)?)?, content: row.get(1)?, is_lost: row.get(2)? })
 }
 
-/// Returns all changed files of a run.
-pub(super) fn files_of_run(tables: &dyn Sql, run: &RoomId) -> SqlResult<Vec<FileRow>> {
-    tables.rows(&format!("{FILES} WHERE run = ?1"), &[run.as_str().into()], file)
+/// The number of changed files of a run.
+pub(super) fn pending(tables: &dyn Sql, run: &RoomId) -> SqlResult<usize> {
+    let statement = "SELECT count(*) FROM overlay_files WHERE run = ?1";
+    let count = tables.first(statement, &[run.as_str().into()], |row| row.get::<u64>(0))?;
+    Ok(usize::try_from(count.unwrap_or(0)).unwrap_or(usize::MAX))
+}
+
+/// The number of those that cannot be applied, whatever the folder has now.
+pub(super) fn blocked(tables: &dyn Sql, run: &RoomId) -> SqlResult<usize> {
+    let files = tables.rows(&format!("{FILES} WHERE run = ?1"), &[run.as_str().into()], file)?;
+    let is_blocked = |file: &&FileRow| match file.record {
+        ChangeRecord::Written { changed_since_read, .. }
+        | ChangeRecord::Removed { changed_since_read, .. } => changed_since_read || file.is_lost,
+        ChangeRecord::Reverted { .. } => false,
+    };
+    Ok(files.iter().filter(is_blocked).count())
 }
 
 /// Returns the folders of which a run has overlays, in a stable order.
@@ -79,7 +92,7 @@ pub(super) fn add_decision(
     tables.execute(statement, &[run.as_str().into(), (&body).into()]).map(drop)
 }
 
-/// Returns the decisions about a run's changes, oldest first.
+/// Returns the decisions about a run's changes, oldest first, each with its begin and its end.
 pub(super) fn decisions(tables: &dyn Sql, run: &RoomId) -> SqlResult<Vec<ChangeDecision>> {
     let statement = "SELECT body FROM overlay_decisions WHERE run = ?1 ORDER BY number";
     tables.rows(statement, &[run.as_str().into()], |row| json(row.bytes(0)?))
@@ -128,7 +141,10 @@ impl fmt::Debug for ChangesTables {
 
 impl ChangesTables {
     pub(in crate::storage) fn open(address: &PostgresAddress) -> io::Result<Self> {
-        let reader = postgres::open_reader(address).map_err(io::Error::other)?;
+        let reader = postgres::open_reader(address).map_err(|error| match error {
+            StoreError::Unreachable { .. } => io::Error::new(io::ErrorKind::NotConnected, error),
+            error => io::Error::other(error),
+        })?;
         Ok(Self { address: address.clone(), reader })
     }
 
@@ -147,10 +163,6 @@ impl ChangesTables {
 
     pub(in crate::storage) fn files(&self, run: &RoomId, dir: &Path) -> io::Result<Vec<FileRow>> {
         self.ask(|tables| files(tables, run, dir))
-    }
-
-    pub(in crate::storage) fn files_of_run(&self, run: &RoomId) -> io::Result<Vec<FileRow>> {
-        self.ask(|tables| files_of_run(tables, run))
     }
 
     /// Returns the content of a changed file; `None` if it is lost.

@@ -1,23 +1,19 @@
 //! Which host of a shared store runs what: hosts pull due runs of their pool. There is no leader,
 //! and a run that sleeps needs no host.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use conclave_core::journal::ownership::LEASE_MS;
 use conclave_core::journal::placement::Sleep;
 use conclave_core::types::ids::{Millis, RoomId};
 use serde::Serialize;
 
-use super::mail::PAUSED;
+use super::closing::Closing;
 use super::reader::lists;
 use super::rows::WaitRow;
 use super::sql::{Sql, SqlError, SqlErrorKind, SqlResult, Value};
+use super::wake_at::WakeAt;
 use super::{Store, StoreError, StoreReader};
-
-/// The time of a run that only a message wakes.
-const NEVER: i64 = i64::MAX;
-/// The time of a run that is due at once.
-const DUE: Millis = Millis(0);
 
 /// Takes the run of a pool that is due longest. The index `runs_to_take` finds it, however many
 /// sleep or are due: `now()` is one value for the statement, which `clock_timestamp()` is not, so
@@ -57,6 +53,9 @@ pub struct HostRow {
     pub silent_ms: u64,
     /// Whether its lease is valid; otherwise its runs can be taken by others.
     pub is_live: bool,
+    /// Whether it is a worker that takes no runs: the store has a shared folder for large blobs, and
+    /// the worker was started without it.
+    pub lacks_blob_folder: bool,
 }
 
 impl HostRow {
@@ -76,19 +75,34 @@ impl Store {
     pub fn announce_worker(&self, pools: &[&str], capacity: usize) -> Result<(), StoreError> {
         let (Some(host), pools) = (self.0.host(), pools.join(" ")) else { return Ok(()) };
         let capacity = i64::try_from(capacity).unwrap_or(i64::MAX);
+        let has_folder = self.0.has_blob_folder();
         self.0.ask_tables(move |tables| {
-            let values = [host.as_str().into(), pools.as_str().into(), capacity.into()];
-            tables
-                .execute("UPDATE hosts SET pool = ?2, capacity = ?3 WHERE host = ?1", &values)
-                .map(drop)
+            let (host, pools) = (host.as_str().into(), pools.as_str().into());
+            let values = [host, pools, capacity.into(), has_folder.into()];
+            let statement =
+                "UPDATE hosts SET pool = ?2, capacity = ?3, blob_folder = ?4 WHERE host = ?1";
+            tables.execute(statement, &values).map(drop)
         })
     }
 
     /// Takes a due run of a pool that no living host has; `None` if there is none.
+    ///
+    /// # Errors
+    /// `BlobFolder` if this host cannot read the large blobs of the store: it leaves the runs to
+    /// hosts that can.
     pub fn claim(&self, pool: &str) -> Result<Option<RoomId>, StoreError> {
         let (Some(host), pool) = (self.0.host(), pool.to_owned()) else { return Ok(None) };
         let open = self.0.open_runs();
-        self.0.ask_tables(move |tables| claim(tables, (&host, &open), &pool))
+        self.0.ask_tables(move |tables| {
+            tables.check_blob_folder()?;
+            claim(tables, (&host, &open), &pool)
+        })
+    }
+
+    /// Returns why attachments of runs cannot be stored at present, such as a full shared folder, once
+    /// for each cause. Their plugins only learn that a change was refused.
+    pub(crate) fn report_rejection(&self) -> Option<StoreError> {
+        self.0.report_rejection()
     }
 
     /// The epoch by which this host owns a run; `None` if it does not.
@@ -107,7 +121,7 @@ impl Store {
         not_before: Millis,
     ) -> Result<(), StoreError> {
         self.give_back_as(run, epoch, move |tables, run| {
-            RunOutlook::default().next_take(tables, run, not_before)
+            RunOutlook::default().next_take(tables, run, WakeAt::Time(not_before))
         })
     }
 
@@ -118,7 +132,9 @@ impl Store {
         epoch: Option<u64>,
         outlook: RunOutlook,
     ) -> Result<(), StoreError> {
-        self.give_back_as(run, epoch, move |tables, run| outlook.next_take(tables, run, DUE))
+        self.give_back_as(run, epoch, move |tables, run| {
+            outlook.next_take(tables, run, WakeAt::Now)
+        })
     }
 
     /// Gives a run back that is due again after this time, whatever it waits for.
@@ -146,8 +162,11 @@ impl Store {
                 )?,
             };
             let rest = u64::try_from(rest.as_millis()).unwrap_or(u64::MAX);
-            let not_before = if rest == 0 { DUE } else { now(tables)?.plus(rest) };
-            let next = NextTake { wakes_at: not_before.0.cast_signed(), is_asleep: false };
+            let wakes_at = match rest {
+                0 => WakeAt::Now,
+                rest => WakeAt::Time(now(tables)?.plus(rest)),
+            };
+            let next = NextTake { wakes_at, is_asleep: false };
             give_back(tables, (&host, epoch), &run, next)
         })
     }
@@ -219,10 +238,21 @@ impl Store {
         })
     }
 
-    /// Begins the end of this process's work: from now on the store waits for its database only for
-    /// a short time, also when it is dropped. What it cannot release in this time is free when the
-    /// lease of this host is over. Returns the end of that time.
-    pub(crate) fn begin_close(&self) -> Instant {
+    /// Ends the lease of this host, and releases its runs although it has them open: its process ends
+    /// at once, and others may take them. What it would still write to them is refused then.
+    pub fn leave(&self) -> Result<(), StoreError> {
+        let Some(host) = self.0.host() else { return Ok(()) };
+        self.0.ask_tables(move |tables| {
+            let host = [host.as_str().into()];
+            tables.execute("UPDATE rooms SET host = NULL WHERE host = ?1", &host)?;
+            tables.execute("DELETE FROM hosts WHERE host = ?1", &host).map(drop)
+        })
+    }
+
+    /// Begins the end of this process's work: while this lasts, the store waits for its database
+    /// only for a short time. What it cannot release in this time is free when the lease of this
+    /// host is over.
+    pub(crate) fn begin_close(&self) -> Closing {
         self.0.begin_close()
     }
 }
@@ -239,20 +269,18 @@ pub(crate) struct RunOutlook {
 
 /// When workers take a run that is given back.
 struct NextTake {
-    /// The column `wake_at`.
-    wakes_at: i64,
+    wakes_at: WakeAt,
     is_asleep: bool,
 }
 
 impl RunOutlook {
-    /// When workers take the run: at the end of its sleep, or at `not_before` if it needs a host.
-    fn next_take(self, tables: &dyn Sql, run: &RoomId, not_before: Millis) -> SqlResult<NextTake> {
+    /// When workers take the run: at the end of its sleep, or when it is `due` if it needs a host.
+    fn next_take(self, tables: &dyn Sql, run: &RoomId, due: WakeAt) -> SqlResult<NextTake> {
         let sleep = self.sleep_state(tables, run)?;
         let wakes_at = match sleep {
-            None => not_before.0.cast_signed(),
-            // Only a message that lifts the pause wakes it.
-            Some(_) if self.is_paused => PAUSED,
-            Some(sleep) => sleep.wakes_at.map_or(NEVER, |at| i64::try_from(at.0).unwrap_or(NEVER)),
+            None => due,
+            Some(_) if self.is_paused => WakeAt::PauseLifted,
+            Some(sleep) => sleep.wakes_at.map_or(WakeAt::Message, WakeAt::Time),
         };
         Ok(NextTake { wakes_at, is_asleep: sleep.is_some() })
     }
@@ -310,7 +338,8 @@ fn give_back(
     NextTake { wakes_at, is_asleep }: NextTake,
 ) -> SqlResult<()> {
     let is_asleep = is_asleep.into();
-    let values = [run.as_str().into(), host.into(), epoch.into(), wakes_at.into(), is_asleep];
+    let values =
+        [run.as_str().into(), host.into(), epoch.into(), wakes_at.column().into(), is_asleep];
     let call = "SELECT 1 FROM (SELECT give_back(?1, ?2, ?3, ?4, ?5)) AS given";
     tables.has_row(call, &values).map(drop)
 }
@@ -344,7 +373,8 @@ fn hosts(tables: &dyn Sql, condition: &str, values: &[Value<'_>]) -> SqlResult<V
              (SELECT coalesce(max(rooms.epoch), 0) FROM rooms WHERE rooms.host = hosts.host),
              CAST(extract(epoch FROM hosts.started) * 1000 AS BIGINT),
              CAST(extract(epoch FROM clock_timestamp() - hosts.until) * 1000 AS BIGINT) + ?1,
-             hosts.until > clock_timestamp()
+             hosts.until > clock_timestamp(),
+             coalesce(hosts.blob_folder, 1) = 0 AND EXISTS (SELECT 1 FROM meta WHERE name = 'blob_folder')
          FROM hosts WHERE {condition} ORDER BY 9 DESC, hosts.started, hosts.host"
     );
     let values: Vec<Value<'_>> =
@@ -360,6 +390,7 @@ fn hosts(tables: &dyn Sql, condition: &str, values: &[Value<'_>]) -> SqlResult<V
             started: Millis(row.get(6)?),
             silent_ms: row.get::<i64>(7)?.max(0).cast_unsigned(),
             is_live: row.get(8)?,
+            lacks_blob_folder: row.get(9)?,
         })
     })
 }
@@ -419,6 +450,21 @@ mod tests {
         assert_eq!(runs_of(&link, "host").unwrap(), [(run.clone(), 2)]);
         give_back_unopened(&link, "host", &(run, 2)).unwrap();
         assert_eq!(runs_of(&link, "host").unwrap(), []);
+    }
+
+    #[test]
+    fn a_host_that_leaves_has_no_run_and_no_lease() {
+        let Some(database) = TestDatabase::new() else { return };
+        let store = Store::open(StoreAddress::Postgres(database.address.clone())).unwrap();
+        database.link().batch(RUNS).unwrap();
+        assert!(store.claim("pool").unwrap().is_some());
+        let counts = || {
+            ["SELECT count(*) FROM rooms WHERE host IS NOT NULL", "SELECT count(*) FROM hosts"]
+                .map(|statement| database.number(statement))
+        };
+        assert_eq!(counts(), [1, 1]);
+        store.leave().unwrap();
+        assert_eq!(counts(), [0, 0]);
     }
 
     /// A host whose clock is behind would give a run back for a timer that is due for every claim,

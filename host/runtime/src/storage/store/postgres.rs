@@ -15,7 +15,9 @@ mod statement;
 mod tls;
 mod values;
 
-pub(super) use blob_folder::{BlobFolder, join as join_blob_folder};
+pub(super) use blob_folder::{
+    BlobFolder, join as join_blob_folder, require as require_blob_folder,
+};
 pub use copy::{CopiedFiles, DatabaseCopy};
 pub(super) use error::remedy_of;
 pub use kv::PostgresKv;

@@ -3,7 +3,6 @@
 use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
-use conclave_core::inspect::room_row::RoomRowFold;
 use conclave_core::protocol::event::Record;
 
 use super::record::{EventRow, RowError};
@@ -156,9 +155,14 @@ pub(super) fn records(tables: &dyn Sql, room: &str, first: u64) -> Result<Vec<Re
 }
 
 /// Folds the records of a room, one at a time.
-pub(super) fn fold(tables: &dyn Sql, room: &str) -> Result<RoomRowFold, ReadError> {
-    let mut fold = RoomRowFold::default();
-    each(tables, room, 0..=u64::MAX, |row, blob| row.record(blob).map(|record| fold.take(record)))?;
+pub(super) fn fold<F: Default + Extend<Record>>(
+    tables: &dyn Sql,
+    room: &str,
+) -> Result<F, ReadError> {
+    let mut fold = F::default();
+    each(tables, room, 0..=u64::MAX, |row, blob| {
+        row.record(blob).map(|record| fold.extend([record]))
+    })?;
     Ok(fold)
 }
 

@@ -4,22 +4,30 @@ mod checks;
 mod copy;
 mod derived;
 pub(super) mod lists;
+mod run_records;
+mod totals;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use conclave_core::journal::ownership::one_history;
 use conclave_core::overlay::apply::ChangeDecision;
+#[cfg(feature = "postgres")]
+use conclave_core::overlay::apply::summarized;
 use conclave_core::protocol::event::Record;
-use conclave_core::types::ids::{ControlId, Millis, RoomId};
+use conclave_core::types::ids::{ControlId, Millis, Principal, RoomId};
 use rusqlite::Connection;
 use serde::Serialize;
 
+pub use self::run_records::{NoRunPosition, RunPosition, RunRecord};
+pub use self::totals::RunTotals;
+
 #[cfg(feature = "postgres")]
 use super::overlays;
-use super::rows::{DamagedRow, RoomRow, RunRow, WaitRow};
+use super::rows::{DamagedRow, QuestionRow, RoomRow, RunRow, WaitRow};
 use super::sql::{Sql, SqlResult};
 use super::writer::StoreCheck;
-use super::{Mail, StoreAddress, StoreError, lock, reached, read, schema, wal};
+use super::{ControlMessage, Mail, StoreAddress, StoreError, lock, reached, read, schema, wal};
+use crate::storage::overlay;
 
 /// A filter for runs; fields that are `None` match every run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,6 +42,12 @@ pub struct RunFilter {
     pub cost: Option<u64>,
     /// The earliest start of a run.
     pub since: Option<Millis>,
+    /// The config of the runs, as an absolute path.
+    pub config: Option<PathBuf>,
+    /// The principal on whose behalf the runs act.
+    pub principal: Option<Principal>,
+    /// The run behind which the list goes on; none follows one that is not stored.
+    pub after: Option<RoomId>,
     /// The maximum number of runs, newest first.
     pub most: Option<usize>,
 }
@@ -155,6 +169,28 @@ impl StoreReader {
         records.map_err(|error| error.of(&self.address))
     }
 
+    /// Returns at most `most` records of all rooms of a run, in the order in which they became
+    /// durable, from the first one after a position.
+    pub fn run_records(
+        &self,
+        run: &RoomId,
+        after: Option<RunPosition>,
+        most: u64,
+    ) -> Result<Vec<RunRecord>, StoreError> {
+        let records = run_records::run_records(&*self.tables, run, after, most);
+        records.map_err(|error| error.of(&self.address))
+    }
+
+    /// Returns the position of a run's newest record; `None` if it has none.
+    pub fn run_end(&self, run: &RoomId) -> Result<Option<RunPosition>, StoreError> {
+        self.of(run_records::run_end(&*self.tables, run))
+    }
+
+    /// Returns the figures of all runs of a config, which is an absolute path.
+    pub fn run_totals(&self, config: &Path) -> Result<RunTotals, StoreError> {
+        self.of(totals::run_totals(self, config))
+    }
+
     /// Returns the records as lines of JSON in the format of a JSON-lines journal, of any rules
     /// version.
     pub fn lines(&self, room: &RoomId) -> Result<Vec<String>, StoreError> {
@@ -198,14 +234,25 @@ impl StoreReader {
 
     /// The number of files that a run changed in overlays and that wait for a person, as
     /// [`pending_changes`](crate::overlay::pending_changes).
-    #[must_use]
-    pub fn pending_changes(&self, run: &RoomId) -> usize {
+    pub fn pending_changes(&self, run: &RoomId) -> Result<usize, StoreError> {
         match self.folder() {
-            Some(folder) => crate::overlay::pending_changes(folder, run),
+            Some(folder) => Ok(overlay::pending_changes(folder, run)),
             #[cfg(feature = "postgres")]
-            None => overlays::files_of_run(&*self.tables, run).map_or(1, |files| files.len()),
+            None => self.of(overlays::pending(&*self.tables, run)),
             #[cfg(not(feature = "postgres"))]
-            None => 0,
+            None => Ok(0),
+        }
+    }
+
+    /// The number of those that cannot be applied as they are, as
+    /// [`blocked_changes`](crate::overlay::blocked_changes).
+    pub fn blocked_changes(&self, run: &RoomId) -> Result<usize, StoreError> {
+        match self.folder() {
+            Some(folder) => Ok(overlay::blocked_changes(folder, run)),
+            #[cfg(feature = "postgres")]
+            None => self.of(overlays::blocked(&*self.tables, run)),
+            #[cfg(not(feature = "postgres"))]
+            None => Ok(0),
         }
     }
 
@@ -213,12 +260,16 @@ impl StoreReader {
     pub fn change_decisions(&self, run: &RoomId) -> Result<Vec<ChangeDecision>, StoreError> {
         match self.folder() {
             Some(folder) => {
-                let decisions = crate::overlay::change_decisions(folder, run);
+                let decisions = overlay::change_decisions(folder, run);
                 let store = self.address.clone();
                 decisions.map_err(|error| StoreError::Other { store, what: error.to_string() })
             }
             #[cfg(feature = "postgres")]
-            None => self.of(overlays::decisions(&*self.tables, run)),
+            None => {
+                let decisions = self.of(overlays::decisions(&*self.tables, run))?;
+                let has_pending = self.pending_changes(run)? > 0;
+                Ok(summarized(decisions, || has_pending))
+            }
             #[cfg(not(feature = "postgres"))]
             None => Ok(Vec::new()),
         }
@@ -245,6 +296,28 @@ impl StoreReader {
     /// Does the same, and returns the rows of pending work that cannot be read beside the others.
     pub fn approval_list(&self, run: Option<&RoomId>) -> Result<WithDamaged<WaitRow>, StoreError> {
         self.of(lists::approvals(self, run))
+    }
+
+    /// Returns what one run's rooms, or all rooms, ask people: approvals, limit increases and
+    /// questions of tasks to their user. The oldest come first, each with a decision that is on its
+    /// way; rows that cannot be read are beside them.
+    ///
+    /// A conversation that waits for its next message asks a question, too.
+    pub fn questions(&self, run: Option<&RoomId>) -> Result<WithDamaged<QuestionRow>, StoreError> {
+        let (mut rows, damaged) = self.of(lists::questions(self, run, WaitRow::asks_person))?;
+        if !rows.is_empty() {
+            // Unreadable mail is reported by the process that takes it out.
+            let decisions = self.mail().decisions().unwrap_or_default();
+            for question in rows.iter_mut().filter_map(|row| row.question.as_mut()) {
+                let is_about = |mail: &&ControlMessage| {
+                    mail.room == question.room && mail.word.settles() == Some(question.call)
+                };
+                if let Some(mail) = decisions.iter().find(is_about) {
+                    question.mark_on_its_way(mail.clone().into_command());
+                }
+            }
+        }
+        Ok((rows, damaged))
     }
 
     /// Returns at most `most` lines of an audit chain, from `first` on.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use conclave_core::inspect::questions::{Question, QuestionKind};
 use conclave_core::journal::pending_work::PendingWork;
 use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::types::outcome::Status;
@@ -9,6 +10,9 @@ use conclave_core::types::usage::Spent;
 use serde::Serialize;
 
 use super::StoreAddress;
+
+/// The commands whose runs are conversations.
+const CONVERSATIONS: [&str; 2] = ["chat", "serve"];
 
 /// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -113,6 +117,16 @@ pub struct WaitRow {
     pub is_live: bool,
 }
 
+/// Pending work of a room that waits for a person, with its question.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct QuestionRow {
+    /// The pending work.
+    pub wait: WaitRow,
+    /// The question, as the records of the room lead to it. `None` if this host cannot fold them, or
+    /// if they ask nothing.
+    pub question: Option<Question>,
+}
+
 /// A row of a list that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DamagedRow {
@@ -121,6 +135,27 @@ pub struct DamagedRow {
     /// The damage, for display.
     #[serde(rename = "reason")]
     pub what: String,
+}
+
+impl WaitRow {
+    /// Whether it waits for a person: an approver, or the user of a task.
+    #[must_use]
+    pub fn asks_person(&self) -> bool {
+        self.wait.asks_approval() || self.wait.kind == "user"
+    }
+}
+
+impl QuestionRow {
+    /// Whether a conversation waits for its next message, rather than a task for an answer. `run` is
+    /// the run of the room.
+    #[must_use]
+    pub fn is_next_message(&self, run: &RunRow) -> bool {
+        let Some(Question { kind: QuestionKind::Ask { .. }, chain, .. }) = &self.question else {
+            return false;
+        };
+        let is_of_entry = chain.last().is_some_and(|asker| asker.task.as_str() == run.entry);
+        CONVERSATIONS.contains(&run.command.as_str()) && is_of_entry
+    }
 }
 
 impl RunRow {

@@ -48,6 +48,16 @@ pub(super) trait Sql: Send {
     fn large_blob(&self, _sha256: &str) -> SqlResult<Option<Arc<[u8]>>> {
         Ok(None)
     }
+
+    /// Checks that all blobs of the store can be read here, so that any of its runs can go on.
+    ///
+    /// # Errors
+    /// `BlobFolder` if the store has a shared folder, and this process has no name of it, or it is
+    /// not there.
+    #[cfg(feature = "postgres")]
+    fn check_blob_folder(&self) -> SqlResult<()> {
+        Ok(())
+    }
 }
 
 /// Receives the rows of a query.
@@ -75,6 +85,10 @@ impl EngineKind {
 
     /// The column of `audit`, `events` and `removed` with the number of the chain. A store with one
     /// writing process has one chain.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(unused_variables, reason = "a column is of a table of a database")
+    )]
     pub(super) fn chain(self, table: &str) -> String {
         match self {
             Self::Sqlite => "1".to_owned(),
@@ -401,6 +415,8 @@ impl SqlError {
             SqlErrorKind::Full => io::ErrorKind::StorageFull,
             SqlErrorKind::ReadOnly => io::ErrorKind::ReadOnlyFilesystem,
             SqlErrorKind::Damaged => io::ErrorKind::InvalidData,
+            #[cfg(feature = "postgres")]
+            SqlErrorKind::Unknown => io::ErrorKind::NotConnected,
             _ => io::ErrorKind::Other,
         }
     }

@@ -26,8 +26,6 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-#[cfg(feature = "postgres")]
-use std::time::Instant;
 
 use conclave_core::journal::ownership::one_history;
 use conclave_core::journal::recovery::Unfinished;
@@ -36,6 +34,8 @@ use conclave_core::types::ids::{ControlId, Millis, RoomId};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
+#[cfg(feature = "postgres")]
+use super::closing::Closing;
 use super::closing::{CloseTime, StoreThread};
 use super::lock::StoreLock;
 use super::reader::lists;
@@ -94,8 +94,21 @@ pub struct StoreCheck {
     /// `head`: a text if there is one chain, null if there is none, and a list if there are several.
     #[serde(rename = "head", serialize_with = "one_or_several")]
     pub heads: Vec<String>,
+    /// The runs that are noted as removed by retention, oldest first. Their records are not missed, so
+    /// a run that nobody removed is one that somebody took out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub removed_runs: Vec<RemovedRun>,
     /// The descriptions of the problems; empty if the store is intact.
     pub problems: Vec<String>,
+}
+
+/// A run that retention removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RemovedRun {
+    /// The run.
+    pub run: RoomId,
+    /// The time of its removal.
+    pub at: Millis,
 }
 
 fn one_or_several<S: serde::Serializer>(heads: &[String], to: S) -> Result<S::Ok, S::Error> {
@@ -170,9 +183,9 @@ impl StoreWriter {
         self.host.is_some()
     }
 
-    /// Begins to close the store. Returns the time until which it waits for its database.
+    /// Begins to close what uses the store, or the store.
     #[cfg(feature = "postgres")]
-    pub(super) fn begin_close(&self) -> Instant {
+    pub(super) fn begin_close(&self) -> Closing {
         self.close.begin()
     }
 
@@ -289,6 +302,18 @@ impl StoreWriter {
         let [records, commits, synced, snapshots] =
             [records, commits, synced, snapshots].map(|count| count.load(Ordering::Relaxed));
         StoreTotals { records, commits, synced, snapshots }
+    }
+
+    /// Returns why attachments cannot be stored at present, once for each cause.
+    #[cfg(feature = "postgres")]
+    pub(super) fn report_rejection(&self) -> Option<StoreError> {
+        self.shared.report_rejection().map(|cause| self.failed(&cause))
+    }
+
+    /// Whether this process was started with the shared folder of large blobs.
+    #[cfg(feature = "postgres")]
+    pub(super) fn has_blob_folder(&self) -> bool {
+        matches!(&self.address, StoreAddress::Postgres(database) if database.blobs().is_some())
     }
 
     fn place(&self) -> String {
@@ -432,7 +457,7 @@ fn behind(
 
 impl Drop for StoreWriter {
     fn drop(&mut self) {
-        let until = self.is_shared().then(|| self.close.begin());
+        let until = self.is_shared().then(|| self.close.begin_last());
         // The writer's connection closes last, so that its checkpoint leaves a single file.
         if let Some(reading) = self.reading.take() {
             reading.close(until);

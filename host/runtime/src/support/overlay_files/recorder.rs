@@ -43,8 +43,8 @@ impl OverlayPlace {
     }
 }
 
-/// The reason why a change was not recorded. A plugin reads the text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// The reason why a change was not recorded. A plugin reads the text, and the operator the cause, too.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "one place has a recorder"))]
 pub(crate) enum RecordFailure {
     #[error("another host has taken the run over")]
@@ -52,9 +52,28 @@ pub(crate) enum RecordFailure {
     #[error("somebody else has changed the run's changes meanwhile, such as `conclave diff`")]
     Behind,
     #[error("no working copy of the changes can be kept on this machine")]
-    Copy,
+    Copy { cause: String },
     #[error("the store of the run cannot be used")]
-    Store,
+    Store { cause: String },
+}
+
+impl RecordFailure {
+    /// What the operator must mend on this machine or in the store; `None` if nothing is broken.
+    pub(crate) fn cause(&self) -> Option<&str> {
+        match self {
+            Self::Copy { cause } | Self::Store { cause } => Some(cause),
+            Self::Fenced | Self::Behind => None,
+        }
+    }
+
+    #[cfg(feature = "postgres")]
+    pub(crate) fn of_store(error: impl fmt::Display) -> Self {
+        Self::Store { cause: error.to_string() }
+    }
+
+    pub(crate) fn of_copy(error: impl fmt::Display) -> Self {
+        Self::Copy { cause: error.to_string() }
+    }
 }
 
 /// Records the changes of one run's overlays, as the host that has the run.
@@ -87,7 +106,8 @@ pub(crate) fn check_out(
     origin: &OverlayOrigin,
     overlay: &Path,
 ) -> Result<u64, RecordFailure> {
-    let failed = |_: io::Error| RecordFailure::Copy;
+    let failed =
+        |error: io::Error| RecordFailure::of_copy(format_args!("{}: {error}", overlay.display()));
     remove_if_there(std::fs::remove_file(overlay.join(LOG))).map_err(failed)?;
     remove_if_there(std::fs::remove_dir_all(overlay.join(FILES))).map_err(failed)?;
     let (mut log, mut changes) = (None, Changes::default());

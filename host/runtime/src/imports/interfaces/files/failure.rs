@@ -33,7 +33,15 @@ impl FileFailure {
         plugin: &PluginContext,
         task: &WorksOn,
     ) -> Self {
+        let refused = |reason: &str| {
+            let rights = plugin.rights_in(task);
+            Self::Denied(rights.refuse(Capability::Files, path, Layer::Runtime, reason, None))
+        };
         match trouble {
+            // The operator must mend it, and learns of it like of any other refusal.
+            FolderFailure::NotRecorded(failure) if let Some(cause) = failure.cause() => {
+                refused(&format!("{trouble}: {cause}"))
+            }
             FolderFailure::NotFound => Self::NotFound,
             FolderFailure::NotAFile => Self::NotAFile,
             FolderFailure::NotADirectory => Self::NotADirectory,
@@ -43,19 +51,14 @@ impl FileFailure {
             | FolderFailure::NotStored
             | FolderFailure::OverlayInUse
             | FolderFailure::NotRecorded(_)
+            | FolderFailure::TooLargeToRecord { .. }
             | FolderFailure::TooLarge { .. } => Self::Other(trouble.to_string()),
             FolderFailure::LeadsOutside
             | FolderFailure::Forbidden
             | FolderFailure::ReadOnly
             | FolderFailure::Kept
             | FolderFailure::Link
-            | FolderFailure::HardLink => Self::Denied(plugin.rights_in(task).refuse(
-                Capability::Files,
-                path,
-                Layer::Runtime,
-                &trouble.to_string(),
-                None,
-            )),
+            | FolderFailure::HardLink => refused(&trouble.to_string()),
         }
     }
 
@@ -95,6 +98,7 @@ impl FileFailure {
 mod tests {
     use super::*;
     use crate::imports::testing::{core, setup};
+    use crate::support::overlay_files::RecordFailure;
 
     #[test]
     fn an_answer_of_the_journal_means_the_same_whatever_its_message_says() {
@@ -124,6 +128,21 @@ mod tests {
             };
             assert_eq!(reworded, expected, "{stored}");
         }
+    }
+
+    #[test]
+    fn a_store_that_does_not_take_a_change_is_reported_to_the_operator_and_not_to_the_plugin() {
+        let core = core(setup());
+        let cause = "/mnt/blobs: no space".to_owned();
+        let trouble = FolderFailure::NotRecorded(RecordFailure::Store { cause });
+        let failure = FileFailure::of(&trouble, "/f/a", &core.plugin, &core.start.task);
+        let FileFailure::Denied(record) = failure else { panic!("{failure:?}") };
+        assert!(record.reason.contains("/mnt/blobs: no space"), "{}", record.reason);
+        assert!(!format!("{:?}", record.denial).contains("/mnt"), "{:?}", record.denial);
+        // Nothing is broken if another host has the run.
+        let trouble = FolderFailure::NotRecorded(RecordFailure::Fenced);
+        let failure = FileFailure::of(&trouble, "/f/a", &core.plugin, &core.start.task);
+        assert!(matches!(failure, FileFailure::Other(_)), "{failure:?}");
     }
 
     #[cfg(unix)]

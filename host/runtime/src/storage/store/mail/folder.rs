@@ -331,7 +331,7 @@ mod tests {
     }
 
     fn decision(store: &Path, approval: Approval) -> DecisionSent {
-        let word = ControlCommand::Decide { call: CallId(7), approval };
+        let word = ControlCommand::Decide { call: CallId(7), approval, arguments_sha256: None };
         let mail = ControlMessage::new(RoomId::from("a"), word);
         send_decision(store, &mail, || Ok(true)).unwrap()
     }
@@ -374,7 +374,11 @@ mod tests {
     #[test]
     fn a_decision_about_a_decided_call_is_not_sent() {
         let (temp, _) = sent(&[]);
-        let word = ControlCommand::Decide { call: CallId(7), approval: Approval::Approved };
+        let word = ControlCommand::Decide {
+            call: CallId(7),
+            approval: Approval::Approved,
+            arguments_sha256: None,
+        };
         let mail = ControlMessage::new(RoomId::from("a"), word);
         assert_eq!(send_decision(temp.path(), &mail, || Ok(false)).unwrap(), DecisionSent::Decided);
         assert_eq!(pending(temp.path()).unwrap(), []);

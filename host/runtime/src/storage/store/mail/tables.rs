@@ -6,15 +6,12 @@ use conclave_core::types::ids::{CallId, ControlId, RoomId};
 use super::{ControlMessage, DAY_MS, MailState, WORD_BYTES};
 use crate::storage::store::ControlCommand;
 use crate::storage::store::sql::{Sql, SqlError, SqlErrorKind, SqlResult, Value};
+use crate::storage::store::wake_at::WakeAt;
 
 /// The states of a row: sent, received by a host, or unreadable.
 const SENT: i64 = 0;
 const TAKEN: i64 = 1;
 const BAD: i64 = 2;
-
-/// The time at which workers take a paused run: none. It differs from the time of a run that waits for
-/// a message, so that a message which lifts no pause does not wake it.
-pub(in crate::storage::store) const PAUSED: i64 = i64::MAX - 1;
 
 pub(super) fn send(tables: &dyn Sql, message: &ControlMessage) -> SqlResult<()> {
     insert(tables, message, None).map(drop)
@@ -54,7 +51,7 @@ fn insert(tables: &dyn Sql, message: &ControlMessage, settles: Option<i64>) -> S
     let run = message.room.run();
     // Others wait with the pause.
     let lifts_pause = matches!(message.word, ControlCommand::Unpause | ControlCommand::Stop { .. });
-    let wake_at = if is_pause(message) { PAUSED } else { 0 };
+    let wake_at = if is_pause(message) { WakeAt::PauseLifted } else { WakeAt::Now };
     let inserted = tables.first(
         "WITH recipient AS (SELECT room FROM rooms WHERE room = ?2),
          sent AS (
@@ -70,8 +67,8 @@ fn insert(tables: &dyn Sql, message: &ControlMessage, settles: Option<i64>) -> S
             body.as_str().into(),
             settles.into(),
             run.as_str().into(),
-            wake_at.into(),
-            PAUSED.into(),
+            wake_at.column().into(),
+            WakeAt::PauseLifted.column().into(),
             lifts_pause.into(),
         ],
         |row| row.get::<bool>(0),
@@ -127,7 +124,7 @@ pub(super) fn withdraw(tables: &dyn Sql, message: &ControlMessage) -> SqlResult<
             message.id.as_str().into(),
             SENT.into(),
             message.room.as_str().into(),
-            PAUSED.into(),
+            WakeAt::PauseLifted.column().into(),
             is_pause(message).into(),
         ],
     )

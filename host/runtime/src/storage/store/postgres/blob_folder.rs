@@ -107,6 +107,22 @@ pub(super) fn join_as_reader(
     }
 }
 
+/// Checks that this host can read the large blobs of all runs. A host may have begun before the first
+/// one with a folder, and a folder may be unmounted while a host lives.
+///
+/// # Errors
+/// As [`join`].
+pub(in crate::storage::store) fn require(
+    link: &Link,
+    folder: Option<&BlobFolder>,
+) -> SqlResult<()> {
+    match folder {
+        Some(folder) => folder.check(),
+        None if meta(link, "blob_folder")?.is_some() => Err(not_named()),
+        None => Ok(()),
+    }
+}
+
 /// While it lasts, no host removes a file. Dropping it ends its connection.
 pub(super) struct FilesLock(#[expect(dead_code, reason = "it holds the lock")] Link);
 
@@ -127,6 +143,16 @@ fn refusal(what: String) -> SqlError {
     SqlError::new(SqlErrorKind::BlobFolder, what)
 }
 
+/// A path as an argument of a shell.
+fn quoted(path: &Path) -> String {
+    let path = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    match path.chars().all(is_plain) {
+        true => path,
+        false => format!("'{}'", path.replace('\'', r"'\''")),
+    }
+}
+
 fn meta(link: &Link, name: &str) -> SqlResult<Option<i64>> {
     let rows = link.rows("SELECT value FROM conclave.meta WHERE name = ?1", &[&name])?;
     rows.first().map(|row| Ok(row.try_get(0)?)).transpose()
@@ -145,12 +171,13 @@ impl BlobFolder {
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.path.is_dir() => {
                 let identity = format!("{}\n", self.identity);
                 let path = self.path.join(IDENTITY);
-                durable_file::create(&path, identity.as_bytes(), &FileAccess::Usual)
+                durable_file::create(&path, identity.as_bytes(), &FileAccess::Private)
                     .map_err(|error| self.failed(&error))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(refusal(format!(
-                "the folder {0} is not there: mount it, or make it with `mkdir -p {0}`",
-                self.path.display()
+                "the folder {} is not there: mount it, or make it with `mkdir -m 700 -p {}`",
+                self.path.display(),
+                quoted(&self.path)
             ))),
             // What is in it is compared by `check`.
             _ => Ok(()),
@@ -168,7 +195,8 @@ impl BlobFolder {
             ))),
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.path.is_dir() => {
                 Err(refusal(format!(
-                    "{path} has no file `{IDENTITY}`, so it is not their folder: mount the shared folder there. If its files were moved to it: `echo {identity} > {path}/{IDENTITY}`"
+                    "{path} has no file `{IDENTITY}`, so it is not their folder: mount the shared folder there. If its files were moved to it: `echo {identity} > {}`",
+                    quoted(&self.path.join(IDENTITY))
                 )))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(refusal(format!(
@@ -233,7 +261,7 @@ impl BlobFolder {
         self.check()?;
         // Before the lock, because a large file takes its time.
         let path = self.path.join(sha256);
-        let draft = durable_file::draft_of(&path, &blob.bytes, &FileAccess::Usual)
+        let draft = durable_file::draft_of(&path, &blob.bytes, &FileAccess::Private)
             .map_err(|error| self.failed(&error))?;
         link.batch("BEGIN")?;
         link.run("SELECT pg_advisory_xact_lock_shared(?1)", &[&FILES])?;

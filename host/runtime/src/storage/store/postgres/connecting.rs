@@ -10,7 +10,9 @@ use super::tls::{TlsMode, TlsOptions};
 use crate::storage::store::PostgresAddress;
 use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
 
-/// The time for a connection to one host.
+/// The port of a server whose address names none.
+const PORT: u16 = 5432;
+/// The time for a connection of TCP to one host.
 const CONNECT: Duration = Duration::from_secs(10);
 /// The time without an acknowledgement of TCP after which a connection counts as lost. It is less
 /// than a lease, so that a host whose network is cut learns so before others take its runs.
@@ -103,10 +105,53 @@ impl Connecting {
         Ok(Self { config, tls })
     }
 
+    /// The options of a connection to each of the servers, in their order.
+    pub(super) fn servers(&self) -> Vec<Config> {
+        let (hosts, ports) = (self.config.get_hosts(), self.config.get_ports());
+        // With `hostaddr` there are two lists, which `tokio-postgres` brings together.
+        if hosts.len() < 2 || !self.config.get_hostaddrs().is_empty() {
+            return vec![self.config.clone()];
+        }
+        let port = |index: usize| ports.get(index).or(ports.first()).copied().unwrap_or(PORT);
+        let servers = hosts.iter().enumerate();
+        servers
+            .map(|(index, host)| with_servers(&self.config, &[(host.clone(), port(index))]))
+            .collect()
+    }
+
     /// Whether the address names several servers, of which one takes over from another.
     pub(super) fn has_standby(&self) -> bool {
         self.config.get_hosts().len() > 1
     }
+}
+
+/// The same options with these servers; a [`Config`] can only get more.
+pub(super) fn with_servers(config: &Config, servers: &[(Host, u16)]) -> Config {
+    let mut new = Config::new();
+    for (host, port) in servers {
+        match host {
+            Host::Tcp(name) => new.host(name),
+            #[cfg(unix)]
+            Host::Unix(folder) => new.host_path(folder),
+        };
+        new.port(*port);
+    }
+    config.get_user().map(|user| new.user(user));
+    config.get_password().map(|password| new.password(password));
+    config.get_dbname().map(|name| new.dbname(name));
+    config.get_options().map(|options| new.options(options));
+    config.get_application_name().map(|name| new.application_name(name));
+    config.get_connect_timeout().map(|timeout| new.connect_timeout(*timeout));
+    config.get_tcp_user_timeout().map(|timeout| new.tcp_user_timeout(*timeout));
+    config.get_keepalives_interval().map(|interval| new.keepalives_interval(interval));
+    config.get_keepalives_retries().map(|retries| new.keepalives_retries(retries));
+    new.ssl_mode(config.get_ssl_mode())
+        .ssl_negotiation(config.get_ssl_negotiation())
+        .keepalives(config.get_keepalives())
+        .keepalives_idle(config.get_keepalives_idle())
+        .target_session_attrs(config.get_target_session_attrs())
+        .channel_binding(config.get_channel_binding());
+    new
 }
 
 /// Whether the server is on this machine, so that nobody else hears the connection.
@@ -175,6 +220,16 @@ mod tests {
         assert_eq!(config.get_password(), Some(&b"a b"[..]));
         assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
         assert!(connecting(several).unwrap().has_standby());
+        let servers = connecting(several).unwrap().servers();
+        for (index, server) in servers.iter().enumerate() {
+            assert_eq!(server.get_hosts(), &hosts[index..=index]);
+            assert_eq!(server.get_ports(), &config.get_ports()[index..=index]);
+            // Nothing else differs.
+            let all: Vec<(Host, u16)> =
+                hosts.iter().cloned().zip(config.get_ports().iter().copied()).collect();
+            assert_eq!(with_servers(server, &all), config);
+        }
+        assert_eq!(servers.len(), 3);
         let address: StoreAddress = several.parse().unwrap();
         assert!(!address.to_string().contains("a%20b"), "{address}");
         let StoreAddress::Postgres(socket) = "postgres:///x?host=/run".parse().unwrap() else {

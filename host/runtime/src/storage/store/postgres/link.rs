@@ -1,21 +1,21 @@
-//! A connection to the database, with a small thread that drives it. Callers block, and may be
-//! inside an executor themselves.
+//! A connection to the database. The thread of its caller drives it while it waits for an answer: a
+//! change of thread would take as long as a statement. Callers may be inside an executor.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::Future;
+use std::io;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::TryStreamExt as _;
 use futures_util::future::try_join;
-use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::runtime::{Handle, Runtime};
+use tokio::task::{JoinHandle, yield_now};
+use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row, SimpleQueryMessage, Statement};
+use tokio_postgres::{Client, Connection, Row, SimpleQueryMessage, Socket, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::connecting::Connecting;
 use super::statement::with_dollars;
@@ -29,7 +29,7 @@ use crate::storage::store::sql::{
 /// then acknowledge a commit that no standby has: its connection is closed, and the outcome is
 /// unknown.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The time for a connection, to whichever of the servers of an address.
+/// The time for a connection, shared by the servers of an address.
 const CONNECT: Duration = Duration::from_secs(15);
 /// A setting of a session that no server knows.
 const MARK: &str = "conclave.session";
@@ -38,44 +38,49 @@ const GOODBYE: Duration = Duration::from_millis(200);
 
 pub(crate) struct Link {
     client: Option<Client>,
-    /// The thread's runtime, whose timers end statements.
-    handle: Handle,
+    runtime: Option<Runtime>,
+    /// The task of the runtime that sends and receives.
+    connection: Option<JoinHandle<Result<(), tokio_postgres::Error>>>,
     prepared: RefCell<HashMap<String, Statement>>,
     patience: Cell<Duration>,
+    /// The time after which no statement is waited for.
+    end: Cell<Option<Instant>>,
     /// Whether a statement's time was up. Nothing more is asked of this connection.
-    is_given_up: AtomicBool,
+    is_given_up: Cell<bool>,
     has_standby: bool,
-    /// Dropped to end the thread.
-    ending: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Link {
     /// Connects to the database of an address.
     #[cfg(test)]
     pub(crate) fn to(address: &crate::storage::store::PostgresAddress) -> SqlResult<Self> {
-        Self::open(&Connecting::of(address)?)
+        Self::open(&Connecting::of(address)?, None)
     }
 
-    /// Connects to the database.
-    pub(super) fn open(connecting: &Connecting) -> SqlResult<Self> {
-        let (ready, connected) = mpsc::sync_channel(1);
-        let (ending, ended) = oneshot::channel();
-        let options = connecting.clone();
-        let thread = std::thread::Builder::new()
-            .name("postgres".to_owned())
-            .spawn(move || drive(&options, &ready, ended))
-            .map_err(|error| SqlError::new(SqlErrorKind::Other, error.to_string()))?;
-        let (client, handle) = connected.recv().unwrap_or_else(|_| Err(connection_lost()))?;
+    /// Connects to the database. After `end` neither the connection nor a statement is waited for.
+    pub(super) fn open(connecting: &Connecting, end: Option<Instant>) -> SqlResult<Self> {
+        let failed = |error: io::Error| SqlError::new(SqlErrorKind::Other, error.to_string());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(failed)?;
+        let within = end.map_or(CONNECT, |end| end.saturating_duration_since(Instant::now()));
+        let connected = drive(&runtime, connect(connecting, within)).and_then(|result| result);
+        let (client, connection) = match connected {
+            Ok(connected) => connected,
+            Err(error) => {
+                // Its threads may still ask for the address of a name.
+                runtime.shutdown_background();
+                return Err(error);
+            }
+        };
         let link = Self {
             client: Some(client),
-            handle,
+            connection: Some(runtime.spawn(connection)),
+            runtime: Some(runtime),
             prepared: RefCell::default(),
             patience: Cell::new(PATIENCE),
-            is_given_up: AtomicBool::new(false),
+            end: Cell::new(end),
+            is_given_up: Cell::new(false),
             has_standby: connecting.has_standby(),
-            ending: Some(ending),
-            thread: Some(thread),
         };
         link.check_session()?;
         Ok(link)
@@ -109,10 +114,22 @@ impl Link {
         Ok(value.unwrap_or_default().to_owned())
     }
 
-    /// Whether the connection can be used no more.
+    /// Whether the connection can be used no more. Also looks at what the server sent meanwhile:
+    /// nothing is received between two statements.
     pub(super) fn is_lost(&self) -> bool {
-        self.is_given_up.load(Ordering::Relaxed)
-            || self.client.as_ref().is_none_or(Client::is_closed)
+        if let Some(runtime) = self.runtime.as_ref().filter(|_| !self.is_closed()) {
+            // The first time wakes the task of the connection, and the second one lets it run.
+            let look = async {
+                yield_now().await;
+                yield_now().await;
+            };
+            let _ = drive(runtime, look);
+        }
+        self.is_closed()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_given_up.get() || self.client.as_ref().is_none_or(Client::is_closed)
     }
 
     /// Whether the address names several servers, of which one takes over from another.
@@ -121,7 +138,7 @@ impl Link {
     }
 
     fn client(&self) -> SqlResult<&Client> {
-        self.client.as_ref().filter(|_| !self.is_lost()).ok_or_else(connection_lost)
+        self.client.as_ref().filter(|_| !self.is_closed()).ok_or_else(connection_lost)
     }
 
     /// Runs statements that read much, each of which may take this long.
@@ -135,6 +152,11 @@ impl Link {
     /// Sets the time for each statement from now on.
     pub(super) fn set_patience(&self, patience: Duration) {
         self.patience.set(patience);
+    }
+
+    /// Sets the time after which no statement is waited for.
+    pub(super) fn set_end(&self, end: Option<Instant>) {
+        self.end.set(end);
     }
 
     /// Runs statements without parameters.
@@ -187,20 +209,20 @@ impl Link {
         Ok(statement)
     }
 
-    fn wait<T>(
+    fn wait<T: Send>(
         &self,
-        answer: impl Future<Output = Result<T, tokio_postgres::Error>>,
+        answer: impl Future<Output = Result<T, tokio_postgres::Error>> + Send,
     ) -> SqlResult<T> {
-        let timed = {
-            let _runtime = self.handle.enter();
-            tokio::time::timeout(self.patience.get(), answer)
-        };
-        // `unconstrained`, because the caller may be a task whose polling budget is used up.
-        match futures_executor::block_on(tokio::task::unconstrained(timed)) {
+        let runtime = self.runtime.as_ref().ok_or_else(connection_lost)?;
+        let rest = self.end.get().map(|end| end.saturating_duration_since(Instant::now()));
+        let patience = rest.map_or(self.patience.get(), |rest| rest.min(self.patience.get()));
+        // Within the runtime, whose timers end statements.
+        let timed = async move { tokio::time::timeout(patience, answer).await };
+        match drive(runtime, timed)? {
             Ok(answer) => Ok(answer?),
             Err(_) => {
-                self.is_given_up.store(true, Ordering::Relaxed);
-                Err(silent(self.patience.get()))
+                self.is_given_up.set(true);
+                Err(silent(patience))
             }
         }
     }
@@ -244,68 +266,52 @@ impl Sql for Link {
 impl Drop for Link {
     fn drop(&mut self) {
         self.client.take();
-        self.ending.take();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        let (Some(runtime), Some(connection)) = (self.runtime.take(), self.connection.take())
+        else {
+            return;
+        };
+        let _ = drive(&runtime, async { tokio::time::timeout(GOODBYE, connection).await.is_ok() });
+        runtime.shutdown_background();
     }
 }
 
-type Connected = SqlResult<(Client, Handle)>;
+/// Runs a future on the thread of the caller; on a thread of its own where an executor runs the
+/// caller, because no executor runs within another.
+fn drive<T: Send>(runtime: &Runtime, future: impl Future<Output = T> + Send) -> SqlResult<T> {
+    if Handle::try_current().is_err() {
+        return Ok(runtime.block_on(future));
+    }
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new()
+            .name("postgres".to_owned())
+            .spawn_scoped(scope, || runtime.block_on(future))
+            .map_err(|error| SqlError::new(SqlErrorKind::Other, error.to_string()))?;
+        thread.join().map_or_else(|panic| std::panic::resume_unwind(panic), Ok)
+    })
+}
 
-/// Connects, and drives the connection until its link is dropped.
-fn drive(
+type ServerConnection = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
+
+/// Connects to the first server that can be used. Each gets the same part of the time, so that one
+/// that accepts connections and does not answer leaves time for the one that took over.
+async fn connect(
     connecting: &Connecting,
-    ready: &mpsc::SyncSender<Connected>,
-    mut ended: oneshot::Receiver<()>,
-) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = match runtime {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            let _ = ready.send(Err(SqlError::new(SqlErrorKind::Other, error.to_string())));
-            return;
-        }
-    };
-    runtime.block_on(async {
-        let connector = match tls::connector(&connecting.tls) {
-            Ok(connector) => connector,
-            Err(error) => {
-                let _ = ready.send(Err(error));
-                return;
-            }
-        };
+    within: Duration,
+) -> SqlResult<(Client, ServerConnection)> {
+    let connector = tls::connector(&connecting.tls)?;
+    let servers = connecting.servers();
+    let part = within / u32::try_from(servers.len()).unwrap_or(u32::MAX).max(1);
+    let mut failure = connection_lost();
+    for server in servers {
         // The limit of `tokio-postgres` is for TCP alone; a server may also stop in the middle.
-        let connected = connecting.config.connect(connector);
-        let connected = tokio::time::timeout(CONNECT, connected).await;
-        let (client, connection) = match connected {
-            Ok(Ok(connected)) => connected,
-            Ok(Err(error)) => {
-                let _ = ready.send(Err(error.into()));
-                return;
-            }
-            Err(_) => {
-                let _ = ready.send(Err(silent(CONNECT)));
-                return;
-            }
+        let connected = server.connect(connector.clone());
+        failure = match tokio::time::timeout(part, connected).await {
+            Ok(Ok(connected)) => return Ok(connected),
+            Ok(Err(error)) => error.into(),
+            Err(_) => silent(part),
         };
-        if ready.send(Ok((client, Handle::current()))).is_err() {
-            return;
-        }
-        let mut connection = Box::pin(connection);
-        let is_lost = tokio::select! {
-            _ = &mut connection => true,
-            _ = &mut ended => false,
-        };
-        if is_lost {
-            // Dropped first, so that statements that wait get their error. Their timers need the
-            // runtime until the link is dropped.
-            drop(connection);
-            let _ = ended.await;
-        } else {
-            let _ = tokio::time::timeout(GOODBYE, connection).await;
-        }
-    });
+    }
+    Err(failure)
 }
 
 /// The error of a connection that is gone.
@@ -315,12 +321,15 @@ fn connection_lost() -> SqlError {
 
 /// The error of a server that does not answer.
 fn silent(patience: Duration) -> SqlError {
-    let what = format!("PostgreSQL did not answer within {} s", patience.as_secs());
+    let what = format!("PostgreSQL did not answer within {:.3} s", patience.as_secs_f64());
     SqlError::new(SqlErrorKind::Unknown, what)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
+    use super::super::connecting::with_servers;
     use super::*;
     use crate::storage::store::TestDatabase;
 
@@ -343,5 +352,46 @@ mod tests {
         assert_eq!(error.kind, SqlErrorKind::Unknown, "{error}");
         assert!(rows > 0, "it answered at first");
         assert!(link.is_lost(), "nothing more is asked of it");
+    }
+
+    #[test]
+    fn a_server_that_accepts_and_does_not_answer_leaves_time_for_the_next() {
+        let Some(database) = TestDatabase::new() else { return };
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut connecting = Connecting::of(&database.address).unwrap();
+        let port = connecting.config.get_ports()[0];
+        let both = [silent.local_addr().unwrap().port(), port];
+        let host = connecting.config.get_hosts()[0].clone();
+        connecting.config =
+            with_servers(&connecting.config, &both.map(|port| (host.clone(), port)));
+        let end = Instant::now() + Duration::from_secs(4);
+        let link = Link::open(&connecting, Some(end)).unwrap();
+        assert!(Instant::now() < end);
+        link.batch("SELECT 1").unwrap();
+        // Alone it takes no longer than it may.
+        connecting.config = with_servers(&connecting.config, &[(host, both[0])]);
+        let end = Instant::now() + Duration::from_millis(300);
+        let error = Link::open(&connecting, Some(end)).map(drop).unwrap_err();
+        assert_eq!(error.kind, SqlErrorKind::Unknown, "{error}");
+    }
+
+    #[test]
+    fn a_connection_that_was_cut_between_two_statements_is_lost() {
+        let Some(database) = TestDatabase::new() else { return };
+        let link = Link::to(&database.address).unwrap();
+        let process: i32 = link.row("SELECT pg_backend_pid()", &[]).unwrap().get(0);
+        assert!(!link.is_lost());
+        let other = Link::to(&database.address).unwrap();
+        other.row("SELECT pg_terminate_backend(?1, 10000)", &[&process]).unwrap();
+        assert!(link.is_lost());
+    }
+
+    #[tokio::test]
+    async fn a_caller_within_an_executor_waits_and_drops_as_others_do() {
+        let Some(database) = TestDatabase::new() else { return };
+        let link = Link::to(&database.address).unwrap();
+        let one: i32 = link.row("SELECT 1", &[]).unwrap().get(0);
+        assert!(one == 1 && !link.is_lost());
+        drop(link);
     }
 }

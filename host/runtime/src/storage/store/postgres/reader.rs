@@ -73,7 +73,7 @@ pub(in crate::storage::store) fn open_reader(
 
 impl PostgresReader {
     /// The same, which asks a question again for this long if its connection was lost, and no longer
-    /// than until its store has closed. A statement that writes is never repeated.
+    /// than until its store has closed. A change that may not happen twice is never repeated.
     pub(in crate::storage::store) fn with_patience(
         self,
         patience: Duration,
@@ -110,7 +110,7 @@ impl PostgresReader {
 }
 
 pub(super) fn connected(connecting: &Connecting) -> SqlResult<Link> {
-    let link = Link::open(connecting)?;
+    let link = Link::open(connecting, None)?;
     // A message that a person has sent is as safe as a record.
     link.batch(schema::KEEP_SYNCHRONOUS)?;
     link.batch(SETTINGS)?;
@@ -120,6 +120,8 @@ pub(super) fn connected(connecting: &Connecting) -> SqlResult<Link> {
 impl Sql for PostgresReader {
     fn query(&self, statement: &str, values: &[Value<'_>], take: TakeRow<'_>) -> SqlResult<()> {
         let until = Instant::now() + self.patience;
+        // Statements that begin so only read, but for a call of `give_back`, which may run twice:
+        // other questions with a change have it in a `WITH` before their `SELECT`.
         let may_repeat = statement.trim_start().starts_with("SELECT");
         loop {
             let mut has_rows = false;
@@ -172,6 +174,10 @@ impl Sql for PostgresReader {
 
     fn engine(&self) -> EngineKind {
         EngineKind::Postgres
+    }
+
+    fn check_blob_folder(&self) -> SqlResult<()> {
+        self.on_a_link(|link| blob_folder::require(link, self.folder.as_ref()))
     }
 
     fn large_blob(&self, sha256: &str) -> SqlResult<Option<Arc<[u8]>>> {

@@ -28,6 +28,9 @@ pub(crate) struct Session {
     connecting: Connecting,
     link: Option<Link>,
     patience: Duration,
+    /// The time for one try of all statements, with the connection if it is made again; `None` if
+    /// each statement has its own.
+    attempt: Option<Duration>,
     close: CloseTime,
 }
 
@@ -35,12 +38,12 @@ impl Session {
     /// Connects, checks the server and brings the tables to this host's version.
     pub(crate) fn open(address: &PostgresAddress) -> Result<Self, SessionError> {
         let connecting = Connecting::of(address)?;
-        let link = connected(&connecting)?;
+        let link = connected(&connecting, None)?;
         if let Tables::Newer(version) = schema::migrate(&link)? {
             return Err(SessionError::Newer { version, known: schema::VERSION });
         }
         let close = CloseTime::default();
-        Ok(Self { connecting, link: Some(link), patience: PATIENCE, close })
+        Ok(Self { connecting, link: Some(link), patience: PATIENCE, attempt: None, close })
     }
 
     /// The same, which makes a lost connection again for this long.
@@ -51,6 +54,11 @@ impl Session {
     /// The same, which does so no longer than until its store has closed.
     pub(in crate::storage::store) fn with_close(self, close: &CloseTime) -> Self {
         Self { close: close.clone(), ..self }
+    }
+
+    /// Sets the time for one try of all statements, with the connection if it is made again.
+    pub(super) fn set_attempt(&mut self, attempt: Duration) {
+        self.attempt = Some(attempt);
     }
 
     /// Runs statements that may be run again if their outcome is unknown: again when the connection
@@ -94,17 +102,21 @@ impl Session {
 
     /// Returns the connection, which is made anew if it was lost.
     fn link(&mut self) -> SqlResult<&Link> {
+        let end = self.attempt.map(|attempt| Instant::now() + attempt);
         self.link.take_if(|link| link.is_lost());
         match &mut self.link {
-            Some(link) => Ok(link),
-            none => Ok(none.insert(connected(&self.connecting)?)),
+            Some(link) => {
+                link.set_end(end);
+                Ok(link)
+            }
+            none => Ok(none.insert(connected(&self.connecting, end)?)),
         }
     }
 }
 
 /// Connects and checks the server; another one may have taken over.
-fn connected(connecting: &Connecting) -> SqlResult<Link> {
-    let link = Link::open(connecting)?;
+fn connected(connecting: &Connecting, end: Option<Instant>) -> SqlResult<Link> {
+    let link = Link::open(connecting, end)?;
     schema::check_durability(&link)?;
     link.batch(schema::KEEP_SYNCHRONOUS)?;
     link.batch(SETTINGS)?;

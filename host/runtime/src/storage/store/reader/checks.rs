@@ -2,11 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use conclave_core::types::ids::{Millis, RoomId};
+
+#[cfg(feature = "postgres")]
+use conclave_core::overlay::changes::ChangeRecord;
+
 use super::derived;
 use crate::storage::store::chain::{ChainHead, hex};
 use crate::storage::store::sql::{EngineKind, Sql, SqlErrorKind, SqlResult};
-use crate::storage::store::writer::StoreCheck;
+use crate::storage::store::writer::{RemovedRun, StoreCheck};
 use crate::storage::store::{read, schema, snapshot};
+#[cfg(feature = "postgres")]
+use crate::support::overlay_files::content_name;
 
 /// The maximum number of problems listed; the rest are counted.
 const TOLD: usize = 50;
@@ -70,6 +77,7 @@ fn look(tables: &dyn Sql, noted_heads: &[&str], all: bool) -> SqlResult<StoreChe
     for room in damaged {
         problems.add(|| format!("the snapshot of room {room} is not what was written"));
     }
+    checked.removed_runs = removed_runs(tables)?;
     checked.bytes = bytes(tables)?;
     checked.problems = problems.into_list();
     Ok(checked)
@@ -98,14 +106,34 @@ fn shared(tables: &dyn Sql, problems: &mut ProblemList) -> SqlResult<()> {
     Ok(())
 }
 
-/// Checks that each changed file of an overlay has its content.
+/// Checks that each changed file of an overlay has its content, and its path and its length are those
+/// of what was written. The bytes are compared as those of any blob.
 #[cfg(feature = "postgres")]
 fn changes(tables: &dyn Sql, problems: &mut ProblemList) -> SqlResult<()> {
-    let statement = "SELECT run, path FROM overlay_files WHERE content IS NOT NULL
-        AND NOT EXISTS (SELECT 1 FROM blobs WHERE blobs.sha256 = content) ORDER BY run, path";
+    let statement = "SELECT run, path, name, change, content, overlay_files.length, blobs.length
+        FROM overlay_files LEFT JOIN blobs ON blobs.sha256 = content ORDER BY run, path";
     tables.each(statement, &[], |row| {
-        let (run, path): (String, String) = (row.get(0)?, row.get(1)?);
-        problems.add(|| format!("the content of {path:?}, which run {run} changed, is not there"));
+        let (run, path, name): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let content: Option<String> = row.get(4)?;
+        let (length, blob_length): (Option<u64>, Option<u64>) = (row.get(5)?, row.get(6)?);
+        if content.is_some() && blob_length.is_none() {
+            problems
+                .add(|| format!("the content of {path:?}, which run {run} changed, is not there"));
+        }
+        let change = serde_json::from_slice(row.bytes(3)?).ok();
+        let is_whole = match change {
+            Some(ChangeRecord::Written { path: changed, .. }) => {
+                changed == path && content.is_some()
+            }
+            Some(ChangeRecord::Removed { path: changed, .. }) => {
+                changed == path && content.is_none()
+            }
+            Some(ChangeRecord::Reverted { .. }) | None => false,
+        };
+        let has_length = blob_length.is_none() || length == blob_length;
+        if !is_whole || !has_length || content_name(&path) != name {
+            problems.add(|| format!("the change of {path:?} by run {run} is not what was written"));
+        }
         Ok(())
     })
 }
@@ -206,6 +234,14 @@ impl RemovedRuns<'_> {
         }
         Ok(self.known.get(&key).is_some_and(|last| number.cast_signed() <= *last))
     }
+}
+
+/// Returns the runs that are noted as removed, oldest first.
+fn removed_runs(tables: &dyn Sql) -> SqlResult<Vec<RemovedRun>> {
+    let all = "SELECT run, max(at) FROM removed GROUP BY run ORDER BY 2, 1";
+    tables.rows(all, &[], |row| {
+        Ok(RemovedRun { run: RoomId::from(row.get::<String>(0)?), at: Millis(row.get(1)?) })
+    })
 }
 
 /// Reports rows without an owner.

@@ -32,7 +32,7 @@ pub(super) fn rows(tables: &dyn Sql, problems: &mut ProblemList) -> SqlResult<()
             spent: row.get(3)?,
             totals: [row.get(4)?, row.get(5)?, row.get(6)?],
         };
-        let Ok(fold) = read::fold(tables, &room) else { return Ok(()) };
+        let Ok(fold) = read::fold::<RoomRowFold>(tables, &room) else { return Ok(()) };
         if let Some(what) = columns.difference(&fold) {
             problems.add(|| {
                 format!("the {what} of room {room} in the list is not what its records lead to")

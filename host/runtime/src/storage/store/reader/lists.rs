@@ -3,19 +3,24 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use conclave_core::inspect::room_row::RoomRowFold;
+use conclave_core::inspect::questions::{Question, QuestionFold};
 use conclave_core::journal::pending_work::{PendingWork, WaitKey};
 use conclave_core::types::ids::{ControlId, Millis, RoomId, TimerId};
 use conclave_core::types::outcome::Status;
 use conclave_core::types::usage::Spent;
 
 use super::{AuditRow, RunFilter, RunMatch, StoreReader, WithDamaged};
-use crate::storage::store::rows::{DamagedRow, RoomRow, RunRow, RunState, WaitRow};
-use crate::storage::store::sql::{EngineKind, Sql, SqlError, SqlErrorKind, SqlResult, SqlRow};
+use crate::storage::store::rows::{DamagedRow, QuestionRow, RoomRow, RunRow, RunState, WaitRow};
+use crate::storage::store::sql::{
+    EngineKind, Sql, SqlError, SqlErrorKind, SqlResult, SqlRow, Value,
+};
 use crate::storage::store::{chain, read};
 
 /// The maximum number of names returned for an ambiguous prefix.
 const SEVERAL: usize = 20;
+
+/// The minimum number of rows that a limited list of runs asks the engine for at once.
+const PAGE: usize = 50;
 
 /// The query for runs that meet a further condition, or in an order.
 fn runs_query(engine: EngineKind, condition: &str) -> String {
@@ -35,7 +40,7 @@ fn runs_query(engine: EngineKind, condition: &str) -> String {
 /// The column of `rooms` that has the value of [`StoreReader::live`] if a process has the room
 /// open: the generation of that process; or 1 if the host that owns the run has a lease and has
 /// reopened the room if it is a child, 2 if the run waits for a worker, and 3 if it sleeps.
-fn live_column(engine: EngineKind) -> &'static str {
+pub(super) fn live_column(engine: EngineKind) -> &'static str {
     match engine {
         EngineKind::Sqlite => "generation",
         #[cfg(feature = "postgres")]
@@ -66,19 +71,29 @@ fn one_run_query(engine: EngineKind) -> String {
 /// Returns the runs that match a filter, and the rows of runs that cannot be read.
 pub(super) fn runs(reader: &StoreReader, filter: &RunFilter) -> SqlResult<WithDamaged<RunRow>> {
     let (live, most) = (reader.live()?, filter.most.unwrap_or(usize::MAX));
-    let since = filter.since.map_or(i64::MIN, |since| i64::try_from(since.0).unwrap_or(i64::MAX));
+    // Of a limited list the engine need not prepare all rows. It does not know which are left out.
+    let page = filter.most.map(|most| most.max(PAGE) as u64);
     let (mut all, mut damaged) = (Vec::new(), Vec::new());
-    if most == 0 {
-        return Ok((all, damaged));
-    }
-    reader.tables.query(&filter.query(reader.tables.engine()), &[since.into()], &mut |row| {
-        match run(reader, row, live) {
-            Ok(run) if filter.takes(&run) => all.push(run),
-            Ok(_) => {}
-            Err(error) => damaged.push(damaged_row(row, &error)?),
+    let mut after = filter.after.clone();
+    while all.len() < most {
+        let (query, values) = filter.query(reader.tables.engine(), after.as_ref(), page);
+        let values: Vec<Value<'_>> = values.iter().map(FilterValue::of).collect();
+        let (mut rows, mut last) = (0, None);
+        reader.tables.query(&query, &values, &mut |row| {
+            rows += 1;
+            last = Some(RoomId::from(row.get::<String>(0)?));
+            match run(reader, row, live) {
+                Ok(run) if filter.takes(&run) => all.push(run),
+                Ok(_) => {}
+                Err(error) => damaged.push(damaged_row(row, &error)?),
+            }
+            Ok(if all.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })?;
+        if page.is_none_or(|page| rows < page) {
+            break;
         }
-        Ok(if all.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
-    })?;
+        after = last;
+    }
     Ok((all, damaged))
 }
 
@@ -87,18 +102,63 @@ fn damaged_row(row: &SqlRow<'_>, error: &SqlError) -> SqlResult<DamagedRow> {
     Ok(DamagedRow { room: RoomId::from(row.get::<String>(0)?), what: error.to_string() })
 }
 
+/// A value of the query of a filter.
+enum FilterValue {
+    Number(i64),
+    Text(String),
+}
+
+impl FilterValue {
+    fn of(&self) -> Value<'_> {
+        match self {
+            Self::Number(number) => (*number).into(),
+            Self::Text(text) => text.into(),
+        }
+    }
+}
+
 impl RunFilter {
-    /// The query for the runs that can match, newest first. In SQLite its order is that of the index
-    /// `runs_by_start`: with a sort, it would count the rooms of every run before it returns the
-    /// first. Those without an outcome have their own index, `open_runs`: few of them are open, and
-    /// each start of a program looks for them.
-    fn query(&self, engine: EngineKind) -> String {
-        let open = match self.status.as_deref().map(plain).as_deref() {
-            Some("running" | "interrupted" | "queued" | "asleep") => "AND status IS NULL",
-            _ => "",
+    /// The query for the runs that can match, newest first, and its values. In SQLite its order is
+    /// that of the index `runs_by_start`: with a sort, it would count the rooms of every run before
+    /// it returns the first. Those without an outcome have their own index, `open_runs`: few of them
+    /// are open, and each start of a program looks for them.
+    fn query(
+        &self,
+        engine: EngineKind,
+        after: Option<&RoomId>,
+        page: Option<u64>,
+    ) -> (String, Vec<FilterValue>) {
+        let since = self.since.map_or(i64::MIN, |at| i64::try_from(at.0).unwrap_or(i64::MAX));
+        let mut values = vec![FilterValue::Number(since)];
+        let mut condition = String::new();
+        let mut add = |text: &str, value: FilterValue| {
+            values.push(value);
+            condition.push_str(&text.replace("?", &format!("?{}", values.len())));
         };
         let order = engine.room_order();
-        runs_query(engine, &format!("{open} ORDER BY started DESC, {order} DESC"))
+        if let Some(config) = &self.config {
+            add("AND config = ? ", FilterValue::Text(config.to_string_lossy().into_owned()));
+        }
+        if let Some(principal) = &self.principal {
+            add("AND principal = ? ", FilterValue::Text(principal.0.to_string()));
+        }
+        if let Some(after) = after {
+            let first = format!(
+                "AND (started, {order}) < (SELECT started, {order} FROM rooms WHERE room = ?) "
+            );
+            add(&first, FilterValue::Text(after.as_str().to_owned()));
+        }
+        match self.status.as_deref().map(plain).as_deref() {
+            Some("running" | "interrupted" | "queued" | "asleep") => {
+                condition.push_str("AND status IS NULL ");
+            }
+            _ => {}
+        }
+        condition.push_str(&format!("ORDER BY started DESC, {order} DESC"));
+        if let Some(page) = page {
+            condition.push_str(&format!(" LIMIT {page}"));
+        }
+        (runs_query(engine, &condition), values)
     }
 
     fn takes(&self, run: &RunRow) -> bool {
@@ -147,7 +207,7 @@ fn run(reader: &StoreReader, row: &SqlRow<'_>, live: Option<i64>) -> SqlResult<R
     })
 }
 
-fn state(
+pub(super) fn state(
     row: &SqlRow<'_>,
     status: usize,
     live_column: usize,
@@ -258,6 +318,7 @@ fn bodies(
 
 /// Returns the pending work of one run's rooms, or of all rooms, oldest first. `live` is
 /// [`StoreReader::live`].
+#[cfg(feature = "postgres")]
 pub(in crate::storage::store) fn waits(
     tables: &dyn Sql,
     live: Option<i64>,
@@ -310,26 +371,38 @@ fn wait(row: &SqlRow<'_>, live: Option<i64>) -> SqlResult<WaitRow> {
     })
 }
 
-/// Returns the waits for an approver, each with the request that the records of its room lead to,
-/// and the rows that cannot be read. A request stays out if this host cannot fold the records, or
-/// if they ask for no approval.
+/// Returns the waits for people that `is_asked` selects, each with the question that the records of
+/// its room lead to, and the rows that cannot be read.
+pub(super) fn questions(
+    reader: &StoreReader,
+    run: Option<&RoomId>,
+    is_asked: fn(&WaitRow) -> bool,
+) -> SqlResult<WithDamaged<QuestionRow>> {
+    let (waits, damaged) = readable_waits(reader, run)?;
+    let mut folds: BTreeMap<RoomId, Option<QuestionFold>> = BTreeMap::new();
+    let with_question = |wait: WaitRow| {
+        if !folds.contains_key(&wait.room) {
+            folds.insert(wait.room.clone(), read::fold(&*reader.tables, wait.room.as_str()).ok());
+        }
+        let fold = folds.get(&wait.room).and_then(Option::as_ref);
+        let question = wait.wait.key.call().zip(fold).and_then(|(call, fold)| fold.of_call(call));
+        let question = question.filter(|question| question.is_open()).cloned();
+        QuestionRow { wait, question }
+    };
+    Ok((waits.into_iter().filter(is_asked).map(with_question).collect(), damaged))
+}
+
+/// Returns the waits for an approver, each with its request, and the rows that cannot be read.
 pub(super) fn approvals(
     reader: &StoreReader,
     run: Option<&RoomId>,
 ) -> SqlResult<WithDamaged<WaitRow>> {
-    let (mut waits, damaged) = readable_waits(reader, run)?;
-    waits.retain(|row| row.wait.asks_approval());
-    let mut folds: BTreeMap<RoomId, Option<RoomRowFold>> = BTreeMap::new();
-    for row in &mut waits {
-        if !folds.contains_key(&row.room) {
-            folds.insert(row.room.clone(), read::fold(&*reader.tables, row.room.as_str()).ok());
-        }
-        let fold = folds.get(&row.room).and_then(Option::as_ref);
-        let request =
-            row.wait.key.call().zip(fold).and_then(|(call, fold)| fold.open_approval(call));
-        row.wait.request = request.cloned().map(Box::new);
-    }
-    Ok((waits, damaged))
+    let (rows, damaged) = questions(reader, run, |row| row.wait.asks_approval())?;
+    let with_request = |QuestionRow { mut wait, question }: QuestionRow| {
+        wait.wait.request = question.and_then(Question::into_request);
+        wait
+    };
+    Ok((rows.into_iter().map(with_request).collect(), damaged))
 }
 
 pub(super) fn audit(
@@ -383,8 +456,9 @@ mod tests {
     fn runs_are_listed_without_a_sort_of_all_and_open_ones_without_the_ended() {
         for (filter, index) in [(None, "runs_by_start"), (Some("Interrupted"), "open_runs")] {
             let status = filter.map(str::to_owned);
-            let plan =
-                plan(&RunFilter { status, ..RunFilter::default() }.query(EngineKind::Sqlite));
+            let filter = RunFilter { status, ..RunFilter::default() };
+            let after = RoomId::from("a");
+            let plan = plan(&filter.query(EngineKind::Sqlite, Some(&after), Some(50)).0);
             let says = |words: &str| plan.iter().any(|step| step.contains(words));
             assert!(says(index) && !says("TEMP B-TREE"), "{plan:?}");
         }

@@ -30,8 +30,8 @@ pub(super) trait Engine: Send {
         body: &str,
     ) -> SqlResult<bool>;
 
-    /// Records changes of overlays in one transaction, each with an answer. A store in a folder has
-    /// its overlays in files.
+    /// Stores the contents of changes of overlays, and records the changes in one transaction, each
+    /// with an answer. A store in a folder has its overlays in files.
     #[cfg(feature = "postgres")]
     fn change_overlays(&mut self, changes: &[OverlayChange]) -> SqlResult<Vec<ChangeAnswer>> {
         Ok(vec![ChangeAnswer::Fenced; changes.len()])

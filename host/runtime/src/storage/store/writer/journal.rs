@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use conclave_core::journal::record::JournalError;
 use conclave_core::journal::recovery::Unfinished;
-use conclave_core::protocol::control::ControlCommand;
+use conclave_core::protocol::control::SentCommand;
 use conclave_core::protocol::event::{Event, RULES, Record};
-use conclave_core::types::ids::{ControlId, Millis, RoomId};
+use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::types::request::RoomRequest;
 use tokio::sync::oneshot;
 
@@ -182,7 +182,7 @@ impl StoreJournals {
 }
 
 /// Takes the messages for a room.
-async fn messages(writer: &StoreWriter, room: RoomId) -> Vec<(ControlId, ControlCommand)> {
+async fn messages(writer: &StoreWriter, room: RoomId) -> Vec<SentCommand> {
     #[cfg(feature = "postgres")]
     if let Some(host) = writer.host() {
         let look = move |tables: &dyn Sql| {
@@ -197,7 +197,7 @@ async fn messages(writer: &StoreWriter, room: RoomId) -> Vec<(ControlId, Control
         };
         // Those that cannot be read now are left to the inbox.
         let messages = writer.read(look).await.unwrap_or_default();
-        return messages.into_iter().map(|message| (message.id, message.word)).collect();
+        return messages.into_iter().map(ControlMessage::into_command).collect();
     }
     let Some(folder) = writer.folder().map(Path::to_owned) else { return Vec::new() };
     let take = move || {
@@ -208,7 +208,7 @@ async fn messages(writer: &StoreWriter, room: RoomId) -> Vec<(ControlId, Control
     // Those that cannot be read now are left to the inbox.
     let received = received.map_or_else(|_| Vec::new(), Result::unwrap_or_default);
     // The files stay until the inbox finds that the room has recorded their messages.
-    received.into_iter().map(|message| (message.mail.id, message.mail.word)).collect()
+    received.into_iter().map(|message| message.mail.into_command()).collect()
 }
 
 impl Journals for StoreJournals {

@@ -1,5 +1,5 @@
 //! Changes of overlays in a database that several hosts share: recorded by the writer's thread,
-//! after the blobs with their contents.
+//! each with its content.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -11,17 +11,14 @@ use conclave_core::overlay::changes::ChangeRecord;
 use conclave_core::types::ids::RoomId;
 
 use super::StoreWriter;
-use super::attachments::{ATTACHMENT_BYTES, StoreBlobs};
+use super::attachments::ATTACHMENT_BYTES;
 use super::queue::{Cause, WriterTask};
+use crate::storage::store::record::{StoredBytes, part};
 use crate::storage::store::{overlays, read};
-use crate::support::blobs::Blobs;
 use crate::support::durable_file::make_folders;
 use crate::support::overlay_files::{
     self, ChangeRecorder, OverlayOrigin, OverlayPlace, RecordFailure, TakeChange, run_folder,
 };
-
-/// The media type of a changed file. Nothing reads it.
-const CONTENT: &str = "application/octet-stream";
 
 /// A change of one file in an overlay.
 #[derive(Clone)]
@@ -33,8 +30,9 @@ pub(in crate::storage::store) struct OverlayChange {
     /// The number of the change in its overlay, from 1.
     pub(in crate::storage::store) number: u64,
     pub(in crate::storage::store) record: ChangeRecord,
-    /// The digest and the length of a written file.
-    pub(in crate::storage::store) content: Option<(String, u64)>,
+    /// The bytes of a written file. Not stored as an attachment: no later record may name them, so
+    /// they need no hold beyond the change.
+    pub(in crate::storage::store) content: Option<StoredBytes>,
 }
 
 /// The answer to a change.
@@ -70,8 +68,11 @@ impl StoreWriter {
         let mut working = self.working.lock().unwrap_or_else(PoisonError::into_inner);
         if working.is_none() {
             let (copies, host) =
-                self.copies.as_deref().zip(self.host.as_deref()).ok_or(RecordFailure::Copy)?;
-            *working = Some(WorkingCopies::open(copies, host).map_err(|_| RecordFailure::Copy)?);
+                self.copies.as_deref().zip(self.host.as_deref()).ok_or_else(no_copies)?;
+            let opened = WorkingCopies::open(copies, host);
+            let failed =
+                |error| RecordFailure::of_copy(format_args!("{}: {error}", copies.display()));
+            *working = Some(opened.map_err(failed)?);
         }
         Ok(())
     }
@@ -91,12 +92,7 @@ impl fmt::Debug for RunRecorder {
 }
 
 impl RunRecorder {
-    fn send(&self, change: &OverlayChange, content: Option<&[u8]>) -> Result<ChangeAnswer, Cause> {
-        if let Some(bytes) = content {
-            let blobs = StoreBlobs(Arc::clone(&self.writer));
-            let stored = blobs.keep(bytes, CONTENT, None);
-            stored.map_err(|error| Cause::new(io::ErrorKind::Other, error.to_string()))?;
-        }
+    fn send(&self, change: &OverlayChange) -> Result<ChangeAnswer, Cause> {
         self.writer.ask(|answer| WriterTask::Overlay(Box::new(change.clone()), answer))
     }
 }
@@ -109,24 +105,26 @@ impl ChangeRecorder for RunRecorder {
         record: &ChangeRecord,
         content: Option<&[u8]>,
     ) -> Result<(), RecordFailure> {
-        let digest = |bytes: &[u8]| (crate::support::digest::sha256(bytes), bytes.len() as u64);
         let change = OverlayChange {
             run: self.run.clone(),
             epoch: self.epoch,
             origin: origin.clone(),
             number,
             record: record.clone(),
-            content: content.map(digest),
+            content: content.map(|bytes| part(bytes.to_vec())),
         };
-        let mut answer = self.send(&change, content);
+        let mut answer = self.send(&change);
         if matches!(answer, Ok(ChangeAnswer::NoContent)) {
-            answer = self.send(&change, content);
+            answer = self.send(&change);
         }
         match answer {
             Ok(ChangeAnswer::Recorded) => Ok(()),
             Ok(ChangeAnswer::Fenced) => Err(RecordFailure::Fenced),
             Ok(ChangeAnswer::Behind) => Err(RecordFailure::Behind),
-            Ok(ChangeAnswer::NoContent) | Err(_) => Err(RecordFailure::Store),
+            Ok(ChangeAnswer::NoContent) => {
+                Err(RecordFailure::of_store("retention has removed the content meanwhile"))
+            }
+            Err(cause) => Err(RecordFailure::of_store(cause.text)),
         }
     }
 
@@ -135,18 +133,18 @@ impl ChangeRecorder for RunRecorder {
         let (run, dir) = (self.run.clone(), origin.dir.clone());
         // The number first: changes that come meanwhile make the next one of this host refused.
         let number = self.writer.read_now(move |tables| overlays::number(tables, &run, &dir));
-        let number = number.map_err(|_| RecordFailure::Store)?;
+        let number = number.map_err(RecordFailure::of_store)?;
         let (run, dir) = (self.run.clone(), origin.dir.clone());
         let files = self.writer.read_now(move |tables| overlays::files(tables, &run, &dir));
-        for file in files.map_err(|_| RecordFailure::Store)? {
+        for file in files.map_err(RecordFailure::of_store)? {
             let content = match file.content {
                 Some(sha256) => {
                     let content = self.writer.read_now(move |it| read::attachment(it, &sha256));
-                    content.map_err(|_| RecordFailure::Store)?
+                    content.map_err(RecordFailure::of_store)?
                 }
                 None => None,
             };
-            take(file.record, content.as_deref()).map_err(|_| RecordFailure::Copy)?;
+            take(file.record, content.as_deref()).map_err(RecordFailure::of_copy)?;
         }
         Ok(number)
     }
@@ -154,6 +152,10 @@ impl ChangeRecorder for RunRecorder {
     fn most_bytes(&self) -> u64 {
         ATTACHMENT_BYTES as u64
     }
+}
+
+fn no_copies() -> RecordFailure {
+    RecordFailure::of_copy("this host has no folder for them")
 }
 
 /// The folder of this process's working copies, which goes with it.

@@ -18,6 +18,7 @@ use crate::storage::store::PostgresAddress;
 use crate::storage::store::closing::CloseTime;
 use crate::storage::store::postgres::{
     BlobFolder, HostEntry, Lease, Link, Session, SessionError, check_commit, join_blob_folder,
+    require_blob_folder,
 };
 use crate::storage::store::record::{EventRow, StoredBytes};
 use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
@@ -129,6 +130,14 @@ impl PostgresEngine {
         Ok(())
     }
 
+    /// Remembers that the blobs of a group are stored.
+    fn remember(&mut self, call: &GroupCall<'_>) {
+        if self.known.len() > KNOWN {
+            self.known.clear();
+        }
+        self.known.extend(call.blobs.iter().map(|blob| blob.sha256.clone()));
+    }
+
     /// Notes that the next records of this host may refer to these attachments, so that retention of
     /// another one spares them.
     fn hold(&mut self, blobs: &[StoredBytes]) -> SqlResult<()> {
@@ -191,16 +200,15 @@ impl Engine for PostgresEngine {
         if !LeaseClock::renewed_by_request_at(Millis(0)).may_start_effects(age) {
             refused = self.confirmed(&call, refused)?;
         }
-        if self.known.len() > KNOWN {
-            self.known.clear();
-        }
-        self.known.extend(call.blobs.iter().map(|blob| blob.sha256.clone()));
+        self.remember(&call);
         Ok(Committed { has_changed: true, refused })
     }
 
     fn take(&mut self, room: &RoomId, now: Millis) -> SqlResult<Taken> {
-        let (entry, chain) = (&self.entry, &mut self.chain);
+        let (entry, chain, folder) = (&self.entry, &mut self.chain, self.folder.as_ref());
         self.session.retry(|link| {
+            // A run whose contents this host cannot read would end here by a failure.
+            require_blob_folder(link, folder)?;
             let result = take_in_transaction(link, (room, now), entry, chain);
             // The line of the take-over counts with its transaction.
             if result.is_err() {
@@ -244,12 +252,21 @@ impl Engine for PostgresEngine {
     }
 
     fn change_overlays(&mut self, changes: &[OverlayChange]) -> SqlResult<Vec<ChangeAnswer>> {
+        let contents: Vec<StoredBytes> =
+            changes.iter().filter_map(|change| change.content.clone()).collect();
+        let contents = CommitGroup { blobs: &contents, ..CommitGroup::default() };
+        let call = GroupCall::of(&contents);
+        // Not held: retention of other hosts spares what was just stored, and a hold would outlast
+        // the change that names the content, until this host ends.
+        self.send(&call)?;
+        self.remember(&call);
         let answers = self.session.retry(|link| overlays::change(link, changes))?;
         for (change, _) in
             changes.iter().zip(&answers).filter(|it| *it.1 == ChangeAnswer::NoContent)
         {
             // Retention of another host removed it, so its bytes are sent again.
-            self.known.retain(|sha256| change.content.as_ref().is_none_or(|it| it.0 != *sha256));
+            self.known
+                .retain(|sha256| change.content.as_ref().is_none_or(|it| it.sha256 != *sha256));
         }
         Ok(answers)
     }

@@ -206,7 +206,7 @@ pub(super) enum WriterTask {
     /// Makes everything before it readable.
     Barrier(Answer<()>),
     Collect(Retention, Answer<Collected>),
-    /// Records a change of an overlay, after the blobs before it.
+    /// Records a change of an overlay with its content, after the records before it.
     #[cfg(feature = "postgres")]
     Overlay(Box<OverlayChange>, Answer<ChangeAnswer>),
     /// Notes that this process stops running its rooms at this time.
@@ -222,6 +222,10 @@ impl WriterTask {
         match self {
             Self::Write(write) => write.rows.iter().map(|row| row.body.len()).sum::<usize>(),
             Self::Blob(part) => part.bytes.len(),
+            #[cfg(feature = "postgres")]
+            Self::Overlay(change, _) => {
+                change.content.as_ref().map_or(0, |content| content.bytes.len())
+            }
             _ => 0,
         }
     }

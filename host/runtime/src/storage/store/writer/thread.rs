@@ -32,10 +32,21 @@ pub(super) struct WriterState {
     pub(super) released: Notify,
     /// The attachments that are not committed yet.
     pub(super) uncommitted: Mutex<HashMap<String, Arc<[u8]>>>,
+    /// Why attachments cannot be stored at present.
+    pub(super) rejection: Mutex<Option<Rejection>>,
     pub(super) records: AtomicU64,
     pub(super) commits: AtomicU64,
     pub(super) synced: AtomicU64,
     pub(super) snapshots: AtomicU64,
+}
+
+/// Why attachments cannot be stored, such as a full folder.
+pub(super) struct Rejection {
+    cause: Cause,
+    /// The size of the smallest attachment that was not stored.
+    bytes: usize,
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "workers report it"))]
+    is_reported: bool,
 }
 
 /// A run that this process owns.
@@ -73,6 +84,32 @@ impl WriterState {
     /// Returns whether a run of this process is lost, as it changes; `None` if it has no such run.
     pub(super) fn watch_loss(&self, run: &RoomId) -> Option<watch::Receiver<bool>> {
         Some(self.epochs().get(run)?.is_lost.subscribe())
+    }
+
+    fn rejection(&self) -> std::sync::MutexGuard<'_, Option<Rejection>> {
+        self.rejection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_rejected(&self, bytes: usize, cause: &Cause) {
+        let mut rejection = self.rejection();
+        match &mut *rejection {
+            Some(known) if known.cause.text == cause.text => known.bytes = known.bytes.min(bytes),
+            _ => *rejection = Some(Rejection { cause: cause.clone(), bytes, is_reported: false }),
+        }
+    }
+
+    /// Forgets why attachments were rejected, once one as large is stored.
+    fn note_stored(&self, bytes: usize) {
+        self.rejection().take_if(|rejection| rejection.bytes <= bytes);
+    }
+
+    /// Returns why attachments cannot be stored at present, once for each cause.
+    #[cfg(feature = "postgres")]
+    pub(super) fn report_rejection(&self) -> Option<Cause> {
+        let mut rejection = self.rejection();
+        let new = rejection.as_mut().filter(|rejection| !rejection.is_reported)?;
+        new.is_reported = true;
+        Some(new.cause.clone())
     }
 
     pub(super) fn uncommitted(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<[u8]>>> {
@@ -176,15 +213,36 @@ impl Thread {
         self.change_overlays(&overlays.0, overlays.1);
     }
 
-    /// Records changes of overlays. Their contents are committed, unless that failed.
+    /// Records changes of overlays with their contents.
     #[cfg(feature = "postgres")]
     fn change_overlays(&mut self, changes: &[OverlayChange], answers: Vec<Answer<ChangeAnswer>>) {
         if changes.is_empty() {
             return;
         }
-        let recorded = self.ask(|thread| thread.engine.change_overlays(changes));
+        let recorded = match self.shared.queue.broken() {
+            Some(cause) => Err(cause),
+            None => match self.engine.change_overlays(changes) {
+                // The content of one may be what does not fit; the others must not fail with it.
+                Err(error) if changes.len() > 1 && is_of_blobs(&error) => {
+                    for (change, answer) in changes.iter().zip(answers) {
+                        self.change_overlays(std::slice::from_ref(change), vec![answer]);
+                    }
+                    return;
+                }
+                recorded => recorded.map_err(|error| Cause::of(&error)),
+            },
+        };
         for (index, answer) in answers.into_iter().enumerate() {
-            let _ = answer.send(recorded.as_ref().map(|all| all[index]).map_err(Cause::clone));
+            let content = changes[index].content.as_ref();
+            let rejected = content.and_then(|(sha256, _)| self.rejected.get(sha256));
+            let _ = answer.send(match (&recorded, rejected) {
+                // It is not there because it could not be stored, which tells more.
+                (Ok(all), Some(cause)) if all[index] == ChangeAnswer::NoContent => {
+                    Err(cause.clone())
+                }
+                (Ok(all), _) => Ok(all[index]),
+                (Err(cause), _) => Err(cause.clone()),
+            });
         }
     }
 
@@ -290,9 +348,13 @@ impl Thread {
             let result = self.engine.commit(&group);
             // Also if it did not fit: records that refer to it are refused from here on.
             self.shared.uncommitted().remove(&part.sha256);
-            if let Err(cause) = self.judge(result, &[]) {
-                self.stored.remove(&part.sha256);
-                self.rejected.insert(part.sha256, cause);
+            match self.judge(result, &[]) {
+                Ok(_) => self.shared.note_stored(part.bytes.len()),
+                Err(cause) => {
+                    self.shared.note_rejected(part.bytes.len(), &cause);
+                    self.stored.remove(&part.sha256);
+                    self.rejected.insert(part.sha256, cause);
+                }
             }
         }
     }
@@ -321,7 +383,10 @@ impl Thread {
             .collect();
         // After the commit: until then the bytes are nowhere else.
         let mut uncommitted = self.shared.uncommitted();
+        let largest = self.blobs.iter().map(|part| part.bytes.len()).max();
         self.blobs.drain(..).for_each(|part| drop(uncommitted.remove(&part.sha256)));
+        drop(uncommitted);
+        largest.into_iter().for_each(|bytes| self.shared.note_stored(bytes));
         self.shared.records.fetch_add(records as u64, Ordering::Relaxed);
         self.shared.commits.fetch_add(u64::from(committed.has_changed), Ordering::Relaxed);
         self.shared.synced.fetch_add(u64::from(synced), Ordering::Relaxed);

@@ -12,18 +12,21 @@ use crate::storage::store::{
 struct Shared {
     database: TestDatabase,
     temp: TempDir,
+    /// The parameters of the address.
+    parameters: String,
 }
 
 /// A host with the run.
 struct TestHost {
     rig: Rig,
     /// Dropped last.
-    _store: Store,
+    store: Store,
 }
 
 impl Shared {
     fn new() -> Option<Self> {
-        let shared = Self { database: TestDatabase::new()?, temp: tempfile::tempdir().unwrap() };
+        let (database, temp) = (TestDatabase::new()?, tempfile::tempdir().unwrap());
+        let shared = Self { database, temp, parameters: String::new() };
         filled(&shared.temp.path().join("base"));
         // Opened once for its tables.
         drop(Store::open(shared.address()).unwrap());
@@ -37,7 +40,7 @@ impl Shared {
     }
 
     fn address(&self) -> StoreAddress {
-        StoreAddress::Postgres(self.database.address.clone())
+        format!("{}{}", self.database.address.url(), self.parameters).parse().unwrap()
     }
 
     fn run(&self, statement: &str) {
@@ -59,19 +62,23 @@ impl Shared {
         let temp = tempfile::tempdir().unwrap();
         let quota = (64 << 20, 100);
         let folder = grant(&self.temp.path().join("base"), FileMode::Overlay, quota);
-        TestHost { rig: Rig { temp, folder, run: RunOverlays::of(place) }, _store: store }
+        TestHost { rig: Rig { temp, folder, run: RunOverlays::of(place) }, store }
     }
 
     fn changes(&self) -> RunChanges {
         RunChanges::read(&self.address(), &RoomId::from(RUN)).unwrap()
     }
 
+    fn reader(&self) -> StoreReader {
+        StoreReader::open(self.address()).unwrap()
+    }
+
     fn pending(&self) -> usize {
-        pending_changes(&self.address(), &RoomId::from(RUN))
+        self.reader().pending_changes(&RoomId::from(RUN)).unwrap()
     }
 
     fn decisions(&self) -> Vec<ChangeDecision> {
-        change_decisions(&self.address(), &RoomId::from(RUN)).unwrap()
+        self.reader().change_decisions(&RoomId::from(RUN)).unwrap()
     }
 
     /// Removes all ended runs. Returns how many are gone, and how many stay.
@@ -157,7 +164,8 @@ fn retention_spares_changes_and_what_is_lost_is_named() {
     let host = shared.host(1);
     let most = 16 << 20;
     let refused = host.rig.write("a", &vec![0; most + 1]);
-    assert!(matches!(refused, Err(FolderFailure::Quota(limit)) if limit == most as u64));
+    let limit = most as u64;
+    assert!(matches!(refused, Err(FolderFailure::TooLargeToRecord { most }) if most == limit));
     host.rig.write("a", b"ONE").unwrap();
     host.rig.write("a", b"TWO").unwrap();
     host.rig.write("b", b"THREE").unwrap();
@@ -173,9 +181,12 @@ fn retention_spares_changes_and_what_is_lost_is_named() {
     shared.run("DELETE FROM blobs WHERE octet_length(bytes) = 5");
     let files = &shared.changes().folders[0].files;
     assert_eq!(files.iter().map(|file| file.is_lost).collect::<Vec<_>>(), [false, true]);
-    assert_eq!(blocked_changes(&shared.address(), &RoomId::from(RUN)), 1);
+    assert_eq!(shared.reader().blocked_changes(&RoomId::from(RUN)).unwrap(), 1);
     let problems = StoreReader::open(shared.address()).unwrap().check().unwrap().problems;
     assert!(problems.iter().any(|problem| problem.contains("\"b\"")), "{problems:?}");
+    shared.run("UPDATE overlay_files SET length = 99 WHERE path = 'a'");
+    let problems = StoreReader::open(shared.address()).unwrap().check().unwrap().problems;
+    assert!(problems.iter().any(|problem| problem.contains("\"a\"")), "{problems:?}");
     assert_eq!(shared.changes().discard().unwrap(), 2);
     assert_eq!((shared.collect(), collect_blobs()), ((1, 0), 0));
     let rows = "SELECT (SELECT count(*) FROM overlays) + (SELECT count(*) FROM overlay_decisions)";
@@ -200,4 +211,32 @@ fn working_copies_go_with_their_process() {
     let three = shared.host(3);
     assert_eq!(three.rig.read("a").unwrap(), "x");
     assert_eq!(folders().count(), 1);
+}
+
+#[test]
+fn a_content_that_the_shared_folder_does_not_take_is_reported_once_for_each_cause() {
+    let Some(mut shared) = Shared::new() else { return };
+    let blobs = shared.temp.path().join("blobs");
+    fs::create_dir(&blobs).unwrap();
+    shared.parameters = format!("?blobs={}", blobs.display());
+    let host = shared.host(1);
+    let report = || host.store.report_rejection().map(|error| error.to_string());
+    let content = |byte: u8| vec![byte; 2 << 20];
+    let in_the_way = |byte: u8| blobs.join(crate::support::digest::sha256(&content(byte)));
+    let name = blobs.to_str().unwrap();
+    for byte in [1, 2] {
+        fs::create_dir(in_the_way(byte)).unwrap();
+        let refused = host.rig.write("a", &content(byte));
+        let Err(FolderFailure::NotRecorded(failure)) = &refused else { panic!("{refused:?}") };
+        assert!(failure.cause().is_some_and(|cause| cause.contains(name)), "{failure:?}");
+        assert!(!failure.to_string().contains(name), "{failure}");
+    }
+    assert!(report().is_some_and(|text| text.contains(name)));
+    assert_eq!(report(), None, "it is the same cause");
+    fs::remove_dir(in_the_way(2)).unwrap();
+    host.rig.write("small", b"x").unwrap();
+    host.rig.write("a", &content(2)).unwrap();
+    assert_eq!(report(), None);
+    assert!(host.rig.write("a", &content(1)).is_err());
+    assert!(report().is_some(), "it came again");
 }

@@ -30,7 +30,7 @@ fn change_one(link: &Link, change: &OverlayChange) -> SqlResult<ChangeAnswer> {
     let origin = &change.origin;
     let dir = origin.dir.to_str().ok_or_else(|| wrong("a path is not in UTF-8".to_owned()))?;
     let (sha256, length) = match &change.content {
-        Some((sha256, length)) => (Some(sha256), Some(length.cast_signed())),
+        Some(part) => (Some(&part.sha256), Some((part.bytes.len() as u64).cast_signed())),
         None => (None, None),
     };
     let row = link.row(

@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
+use conclave_core::overlay::changes::ChangeRecord;
+
 use super::*;
 use crate::storage::store::{Store, StoreAddress, StoreError, StoreReader};
+use crate::support::overlay_files::OverlayOrigin;
 
 /// The database with a folder for large blobs.
 fn with_folder(database: &TestDatabase, folder: &Path) -> PostgresAddress {
@@ -63,6 +66,12 @@ fn a_large_blob_is_a_file_and_is_read_by_whoever_has_the_folder() {
     keep(&mut open(&address, "two").unwrap(), &blob);
     assert_eq!(std::fs::read(temp.path().join(&blob.sha256)).unwrap(), &blob.bytes[..]);
     assert!(temp.path().join(&part_of_event.sha256).is_file());
+    #[cfg(unix)]
+    for name in [&*blob.sha256, "conclave-store"] {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = std::fs::metadata(temp.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
     assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 3, "no draft is left");
     assert_eq!(database.number("SELECT count(*) FROM blobs WHERE bytes IS NULL"), 2);
     let reader = StoreReader::open(StoreAddress::Postgres(address)).unwrap();
@@ -98,13 +107,50 @@ fn a_large_blob_is_a_file_and_is_read_by_whoever_has_the_folder() {
     assert!(refusal(reader.blob(&blob.sha256)).contains("mount the shared folder"));
 }
 
+/// A host may have started before the first one with a folder, or lose its folder while it lives.
+#[test]
+fn a_host_without_the_folder_of_a_store_takes_no_run() {
+    let Some(database) = TestDatabase::new() else { return };
+    let temp = tempfile::tempdir().unwrap();
+    let (blobs, other_place) = (temp.path().join("blobs"), temp.path().join("aside"));
+    std::fs::create_dir(&blobs).unwrap();
+    let at = |address: &PostgresAddress| StoreAddress::Postgres(address.clone());
+    let older = Store::open(at(&database.address)).unwrap();
+    older.announce_worker(&["pool"], 4).unwrap();
+    let with_it = Store::open(at(&with_folder(&database, &blobs))).unwrap();
+    with_it.announce_worker(&["pool"], 4).unwrap();
+    let due = "INSERT INTO rooms (room, run, started, changed, entry, agents, text, turns, tokens,
+        cost_micro_usd, spent, records, durability, command, locked, principal, approvals,
+        questions, epoch, pool, wake_at) VALUES ('run', 'run', 1, 1, 'a', '[]', '', 0, 0, 0, '{}',
+        1, 'group', 'worker', 1, 'ada', '', '', 1, 'pool', 0)";
+    database.link().batch(due).unwrap();
+    assert!(refusal(older.claim("pool")).contains("?blobs=FOLDER"));
+    std::fs::rename(&blobs, &other_place).unwrap();
+    assert!(refusal(with_it.claim("pool")).contains("mount the shared folder"));
+    // The run is still free for whoever has the folder.
+    std::fs::rename(&other_place, &blobs).unwrap();
+    assert_eq!(with_it.claim("pool").unwrap(), Some(RoomId::from("run")));
+    // Whoever was about to take it decides anew.
+    database.link().batch("UPDATE rooms SET host = NULL").unwrap();
+    database.link().batch("DELETE FROM meta WHERE name = 'blob_folder'").unwrap();
+    let mut engine = open(&database.address, "three").unwrap();
+    let marked = "INSERT INTO meta (name, value) VALUES ('blob_folder', 1)";
+    database.link().batch(marked).unwrap();
+    let error = engine.take(&RoomId::from("run"), Millis(1)).unwrap_err();
+    assert_eq!(error.kind, SqlErrorKind::BlobFolder, "{error}");
+    assert_eq!(database.number("SELECT epoch FROM rooms"), 1);
+    let hosts = StoreReader::open(at(&with_folder(&database, &blobs))).unwrap().hosts().unwrap();
+    let lacking: Vec<bool> = hosts.iter().map(|host| host.lacks_blob_folder).collect();
+    assert_eq!(lacking, [true, false, false], "the last one is no worker");
+}
+
 #[test]
 fn a_host_without_the_folder_of_a_store_does_not_start() {
     let (Some(database), Some(other)) = (TestDatabase::new(), TestDatabase::new()) else { return };
     let temp = tempfile::tempdir().unwrap();
     let address = with_folder(&database, temp.path());
     let missing = temp.path().join("missing");
-    assert!(refusal(open(&with_folder(&database, &missing), "one")).contains("mkdir -p"));
+    assert!(refusal(open(&with_folder(&database, &missing), "one")).contains("mkdir -m 700 -p"));
     drop(open(&database.address, "no blob is a file yet").unwrap());
     drop(open(&address, "one").unwrap());
     assert!(refusal(open(&database.address, "two")).contains("?blobs=FOLDER"));
@@ -238,6 +284,42 @@ fn an_attachment_is_spared_while_its_host_may_refer_to_it() {
     assert_eq!(collect(&mut two).blobs, 0);
     ago("70 minutes");
     assert_eq!(collect(&mut two).blobs, 1);
+}
+
+/// A plugin may write a file again and again. Earlier contents must not stay until its host ends.
+#[test]
+fn a_content_of_an_overlay_is_spared_as_long_as_a_change_names_it() {
+    let Some(database) = TestDatabase::new() else { return };
+    let (mut one, mut two) = (engine(&database, "one"), engine(&database, "two"));
+    assert_eq!(commit(&mut one, &[write("a", 1, 0..1)]), []);
+    let origin = OverlayOrigin { dir: "/work".into(), display_path: "work".to_owned() };
+    let contents = [&b"first"[..], b"second"].map(|bytes| part(bytes.to_vec()));
+    let path = "notes.txt".to_owned();
+    let record = ChangeRecord::Written { path, base: None, changed_since_read: false };
+    let change = |number: u64, content: &StoredBytes| OverlayChange {
+        run: RoomId::from("a"),
+        epoch: 1,
+        origin: origin.clone(),
+        number,
+        record: record.clone(),
+        content: Some(content.clone()),
+    };
+    let stored = "SELECT count(*) FROM blobs";
+    for (content, number) in contents.iter().zip(1..) {
+        let answers = one.change_overlays(&[change(number, content)]).unwrap();
+        assert_eq!(answers, [ChangeAnswer::Recorded]);
+        // While its change may be under way, its age spares it.
+        assert_eq!(collect(&mut two).blobs, 0);
+    }
+    assert_eq!(database.number("SELECT count(*) FROM held_blobs"), 0);
+    let age = "UPDATE blobs SET stored = now() - INTERVAL '2 hours'";
+    database.link().run(age, &[]).unwrap();
+    assert_eq!(collect(&mut two).blobs, 1);
+    assert_eq!(database.number(stored), 1);
+    // A change that is late names a content that is gone: its bytes are sent again.
+    let late = change(3, &contents[0]);
+    assert_eq!(one.change_overlays(std::slice::from_ref(&late)).unwrap(), [ChangeAnswer::Recorded]);
+    assert_eq!(database.number(stored), 2);
 }
 
 #[test]

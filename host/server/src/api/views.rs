@@ -1,0 +1,356 @@
+//! Views of runs: tasks, timeline, audit, budget, a call, changes, and what waits for a person. Each
+//! is a fold of the records by a function of the core.
+
+use std::collections::BTreeMap;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use conclave_core::inspect::audit::{AuditEntry, decision_entry, entries};
+use conclave_core::inspect::background::BackgroundTasks;
+use conclave_core::inspect::explain::explain_denial;
+use conclave_core::inspect::questions::open_questions;
+use conclave_core::inspect::timeline::Timeline;
+use conclave_core::journal::pending_work::WaitKey;
+use conclave_core::journal::record::retold;
+use conclave_core::policy::roles::Action;
+use conclave_core::protocol::event::{Event, Record};
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::approval::approval_id;
+use conclave_core::types::ids::{CallId, Millis, RoomId};
+use conclave_runtime::overlay::diff::{TextChange, as_text, text_change};
+use conclave_runtime::overlay::{FolderChanges, PendingChange, RunChanges};
+use conclave_runtime::store::{RunRow, RunState, StoreError, StoreReader, WaitRow};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::acting::changes_failure;
+use super::{Problem, bad_arguments, owner};
+use crate::conversations::FAILED;
+use crate::http::{Failure, Server};
+use crate::sessions::Session;
+
+/// The command of conversations, whose entry task waits for its next message.
+const CONVERSATION: &str = "serve";
+/// Bytes of both contents of a file up to which its difference is shown.
+const COMPARED: usize = 512 << 10;
+
+type Answer = Result<Json<Value>, Problem>;
+
+/// The records of the rooms of a run, the root's first.
+fn rooms_of(reader: &StoreReader, run: &RoomId) -> Result<Vec<(RoomId, Vec<Record>)>, StoreError> {
+    let rooms = reader.rooms(run)?.into_iter().map(|row| row.room);
+    rooms.map(|room| reader.records(&room).map(|records| (room, records))).collect()
+}
+
+impl Server {
+    /// The background tasks of a run, with the state of their deliveries.
+    pub(crate) async fn task_view(&self, session: &Session, run: &str) -> Result<Value, Failure> {
+        let row = self.run(session, Action::Read, run).await?;
+        let rooms = self.read({
+            let run = row.run.clone();
+            move |reader, _| rooms_of(reader, &run)
+        });
+        let mut tasks = BackgroundTasks::default();
+        for (room, records) in rooms.await? {
+            tasks.take(&row.run, &room, records);
+        }
+        let tasks = tasks.into_rows().into_iter().map(|task| {
+            let mut value = json!(task.record);
+            (value["name"], value["parent"]) = (json!(task.name), json!(task.parent));
+            value
+        });
+        Ok(json!({ "tasks": tasks.collect::<Vec<_>>() }))
+    }
+
+    /// The timeline of a run.
+    pub(crate) async fn timeline_view(
+        &self,
+        session: &Session,
+        run: &str,
+    ) -> Result<Timeline, Failure> {
+        let row = self.run(session, Action::Read, run).await?;
+        let run = row.run.clone();
+        let rooms = self.read(move |reader, _| rooms_of(reader, &run)).await?;
+        let timeline = Timeline::of(rooms.into_iter().map(|(_, records)| records));
+        let mut timeline = timeline.ok_or_else(failed)?;
+        if !matches!(row.state, RunState::Ended(_)) {
+            timeline.extend(row.until(now()));
+        }
+        Ok(timeline)
+    }
+
+    /// The audit of a run with the room of each entry, oldest first.
+    pub(crate) async fn audit_view(
+        &self,
+        session: &Session,
+        run: &str,
+    ) -> Result<Vec<(RoomId, AuditEntry)>, Failure> {
+        let row = self.run(session, Action::Audit, run).await?;
+        let run = row.run.clone();
+        let read = self
+            .read(move |reader, _| Ok((rooms_of(reader, &run)?, reader.change_decisions(&run)?)));
+        let (rooms, decisions) = read.await?;
+        let mut all = Vec::new();
+        for (room, records) in rooms {
+            all.extend(entries(&retold(records)).into_iter().map(|entry| (room.clone(), entry)));
+        }
+        all.extend(decisions.iter().map(|decision| (row.run.clone(), decision_entry(decision))));
+        all.sort_by_key(|(_, entry)| entry.at);
+        Ok(all)
+    }
+
+    /// The limits of a run and what it has used, with each room's part.
+    pub(crate) async fn budget_view(&self, session: &Session, run: &str) -> Result<Value, Failure> {
+        let row = self.run(session, Action::Read, run).await?;
+        let run = row.run.clone();
+        let read =
+            self.read(move |reader, _| Ok((reader.records(&run)?, reader.rooms(&run)?))).await?;
+        let (records, rooms) = read;
+        let opening = records.iter().rev().find_map(|record| match &record.event {
+            Event::RoomOpened { opening, .. } | Event::RunStarted { opening, .. } => Some(opening),
+            _ => None,
+        });
+        let parts: Vec<Value> = rooms
+            .iter()
+            .map(|room| json!({ "room": room.room, "entry": room.entry, "spent": room.spent }))
+            .collect();
+        Ok(json!({
+            "limits": opening.map(|opening| &opening.limits),
+            "spent": rooms.first().map(|root| root.spent),
+            "rooms": parts,
+        }))
+    }
+
+    /// What happened in a call, and why something was refused in it.
+    pub(crate) async fn call_view(
+        &self,
+        session: &Session,
+        run: &str,
+        call: &str,
+    ) -> Result<Value, Failure> {
+        let row = self.run(session, Action::Read, run).await?;
+        let number = call.strip_prefix('c').unwrap_or(call).parse();
+        let call = CallId(number.map_err(|_| bad_arguments("a call is a number, such as c7"))?);
+        let run = row.run.clone();
+        let records = self.read(move |reader, _| reader.records(&run)).await?;
+        let mut all = Vec::new();
+        for of in retold(records) {
+            for notice in &of.notices {
+                let mut value = json!(notice);
+                if value["call"] != json!(call) {
+                    continue;
+                }
+                (value["seq"], value["at"]) = (of.record.seq.into(), json!(of.record.at));
+                if let (Notice::Denied { plugin, record, .. }, Some(setup)) = (notice, &of.setup) {
+                    value["explanation"] = json!(explain_denial(setup, plugin, record, None));
+                }
+                all.push(value);
+            }
+        }
+        if all.is_empty() {
+            let what = "the run has no such call";
+            return Err(Failure::new(StatusCode::NOT_FOUND, "call_not_found", what));
+        }
+        Ok(json!({ "call": call, "notices": all }))
+    }
+
+    /// The calls and questions that wait for a person, of all runs that this one may read, the
+    /// oldest first.
+    pub(crate) async fn question_view(&self, session: &Session) -> Result<Vec<Value>, Failure> {
+        session.may(Action::List, None)?;
+        let read = self.read(|reader, config| {
+            // The list of approvals has their requests, too.
+            let mut waits = reader.waits(None)?;
+            waits.retain(|row| row.wait.kind == "user");
+            waits.extend(reader.approvals(None)?);
+            waits.sort_by_key(|row| row.since);
+            let mut runs: BTreeMap<RoomId, Option<RunRow>> = BTreeMap::new();
+            let mut all = Vec::new();
+            for wait in waits {
+                let run = wait.room.run();
+                if !runs.contains_key(&run) {
+                    let row = reader.run(&run)?;
+                    runs.insert(run.clone(), row);
+                }
+                let Some(Some(row)) = runs.get(&run) else { continue };
+                if row.config.as_deref() == Some(config)
+                    && let Some(value) = question_value(reader, row, &wait)?
+                {
+                    all.push((row.clone(), wait, value));
+                }
+            }
+            Ok(all)
+        });
+        let all = read.await?.into_iter().filter_map(|(row, wait, mut value)| {
+            let owner = owner(&row);
+            session.may(Action::Read, Some(&owner)).ok()?;
+            let action = if wait.wait.asks_approval() { Action::Decide } else { Action::Say };
+            value["may_answer"] = session.may(action, Some(&owner)).is_ok().into();
+            Some(value)
+        });
+        Ok(all.collect())
+    }
+
+    /// The pending changes of a run in its folders, with their version.
+    pub(crate) async fn change_view(&self, session: &Session, run: &str) -> Result<Value, Failure> {
+        let row = self.run(session, Action::Read, run).await?;
+        let store = self.conversations().store().clone();
+        let reading = tokio::task::spawn_blocking(move || {
+            let changes = store.changes(&row.run).map_err(|error| changes_failure(&error))?;
+            let changes = changes.ok_or_else(failed)?;
+            let folders =
+                changes.folders.iter().map(folder_value).collect::<Result<Vec<_>, _>>()?;
+            Ok(json!({ "version": version_of(&changes), "folders": folders }))
+        });
+        reading.await.unwrap_or_else(|_| Err(failed()))
+    }
+}
+
+fn failed() -> Failure {
+    Failure::new(StatusCode::SERVICE_UNAVAILABLE, "failed", FAILED)
+}
+
+fn now() -> Millis {
+    use conclave_runtime::clock::{Clock as _, SystemClock};
+    SystemClock.now()
+}
+
+/// A call or question that waits; `None` for one that was answered since, and for the next message
+/// of a conversation.
+fn question_value(
+    reader: &StoreReader,
+    run: &RunRow,
+    row: &WaitRow,
+) -> Result<Option<Value>, StoreError> {
+    let WaitKey::Call(call) = row.wait.key else { return Ok(None) };
+    let mut value = json!({
+        "id": approval_id(&row.room, call), "run": run.run, "room": row.room,
+        "kind": row.wait.kind, "since": row.since,
+    });
+    if row.wait.asks_approval() {
+        value["request"] = json!(row.wait.request);
+        return Ok(Some(value));
+    }
+    let questions = open_questions(reader.records(&row.room)?);
+    let Some(question) = questions.into_iter().find(|question| question.call == call) else {
+        return Ok(None);
+    };
+    if run.command == CONVERSATION && question.task.as_str() == run.entry {
+        return Ok(None);
+    }
+    (value["task"], value["text"]) = (json!(question.task), question.prompt.into());
+    Ok(Some(value))
+}
+
+/// The version of changes: whoever decides about them names it, so that only what was read is
+/// applied.
+pub(super) fn version_of(changes: &RunChanges) -> String {
+    let mut digest = Sha256::new();
+    for folder in &changes.folders {
+        for file in &folder.files {
+            let new = file.new.as_ref();
+            let parts = json!([folder.display_path, file.path, new, file.is_lost]);
+            digest.update(parts.to_string());
+        }
+    }
+    digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn folder_value(folder: &FolderChanges) -> Result<Value, Failure> {
+    let file_value = |file: &PendingChange| -> Result<Value, Failure> {
+        Ok(json!({
+            "path": file.path, "old": file.old, "new": file.new, "is_lost": file.is_lost,
+            "conflict": file.conflict, "difference": difference(folder, file)?,
+        }))
+    };
+    let files = folder.files.iter().map(file_value).collect::<Result<Vec<_>, _>>()?;
+    Ok(json!({ "folder": folder.display_path, "files": files }))
+}
+
+/// The difference of a file in lines; null for a binary, large or lost one.
+fn difference(folder: &FolderChanges, file: &PendingChange) -> Result<Value, Failure> {
+    if file.is_lost {
+        return Ok(Value::Null);
+    }
+    let contents = folder.contents(file).map_err(|error| changes_failure(&error))?;
+    let (old, new) = (contents.old.unwrap_or_default(), contents.new.unwrap_or_default());
+    let (Some(before), Some(after)) = (as_text(&old), as_text(&new)) else {
+        return Ok(Value::Null);
+    };
+    if old.len() + new.len() > COMPARED {
+        return Ok(Value::Null);
+    }
+    let TextChange { hunks, added, removed } = text_change(before, after);
+    let hunks: Vec<Value> = hunks
+        .iter()
+        .map(|hunk| {
+            let line = |line: &conclave_runtime::overlay::diff::HunkLine| {
+                format!("{}{}", line.sign.as_char(), line.text)
+            };
+            json!({ "header": hunk.header, "lines": hunk.lines.iter().map(line).collect::<Vec<_>>() })
+        })
+        .collect();
+    Ok(json!({ "added": added, "removed": removed, "hunks": hunks }))
+}
+
+pub(super) async fn tasks(
+    State(server): State<Server>,
+    Extension(session): Extension<Session>,
+    Path(run): Path<String>,
+) -> Answer {
+    Ok(Json(server.task_view(&session, &run).await?))
+}
+
+pub(super) async fn timeline(
+    State(server): State<Server>,
+    Extension(session): Extension<Session>,
+    Path(run): Path<String>,
+) -> Answer {
+    Ok(Json(json!(server.timeline_view(&session, &run).await?)))
+}
+
+pub(super) async fn audit(
+    State(server): State<Server>,
+    Extension(session): Extension<Session>,
+    Path(run): Path<String>,
+) -> Answer {
+    let all = server.audit_view(&session, &run).await?;
+    let entries = all.into_iter().map(|(room, entry)| {
+        let mut value = json!(entry);
+        value["room"] = json!(room);
+        value
+    });
+    Ok(Json(json!({ "entries": entries.collect::<Vec<_>>() })))
+}
+
+pub(super) async fn budget(
+    State(server): State<Server>,
+    Extension(session): Extension<Session>,
+    Path(run): Path<String>,
+) -> Answer {
+    Ok(Json(server.budget_view(&session, &run).await?))
+}
+
+pub(super) async fn why(
+    State(server): State<Server>,
+    Extension(session): Extension<Session>,
+    Path((run, call)): Path<(String, String)>,
+) -> Answer {
+    Ok(Json(server.call_view(&session, &run, &call).await?))
+}
+
+pub(super) async fn questions(
+    State(server): State<Server>,
+    Extension(session): Extension<Session>,
+) -> Answer {
+    Ok(Json(json!({ "questions": server.question_view(&session).await? })))
+}
+
+pub(super) async fn changes(
+    State(server): State<Server>,
+    Extension(session): Extension<Session>,
+    Path(run): Path<String>,
+) -> Answer {
+    Ok(Json(server.change_view(&session, &run).await?))
+}

@@ -1,0 +1,239 @@
+//! The runs that event streams follow. The store is asked for the new records of a run once, however
+//! many streams follow it, and each stream takes them from here at its own speed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use conclave_core::types::ids::RoomId;
+use conclave_runtime::store::{RunPosition, RunRecord};
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::readers::{ReadFailed, Readers};
+
+/// The time after which the store is asked again for a run that another process has open.
+const POLL: Duration = Duration::from_secs(1);
+/// Records that are read at once.
+const RECORDS: u64 = 50;
+/// Bytes of recent records of a run. A stream that is further behind reads from the store.
+const RECENT: usize = 1 << 20;
+
+/// The followers of runs.
+#[derive(Clone)]
+pub(crate) struct Followers {
+    readers: Readers,
+    runs: Arc<Mutex<BTreeMap<RoomId, Weak<RunFollower>>>>,
+}
+
+/// A record of a run, as event streams send it.
+#[derive(Debug)]
+pub(crate) struct FollowedRecord {
+    pub(crate) position: RunPosition,
+    /// The record and its room, as JSON.
+    pub(crate) data: String,
+}
+
+/// The newest records of a run. Its task ends with the last stream that follows the run.
+pub(crate) struct RunFollower {
+    run: RoomId,
+    readers: Readers,
+    recent: Mutex<RecentRecords>,
+    /// Notified of new records. Closed if the store cannot be read.
+    news: watch::Receiver<()>,
+}
+
+#[derive(Default)]
+struct RecentRecords {
+    /// The position of the last record that is not among them.
+    begin: Option<RunPosition>,
+    records: VecDeque<Arc<FollowedRecord>>,
+    bytes: usize,
+}
+
+impl Followers {
+    pub(crate) fn new(readers: Readers) -> Self {
+        Self { readers, runs: Arc::default() }
+    }
+
+    /// Follows a run. `changes` is notified when a run of this process has a new record.
+    pub(crate) async fn follow(
+        &self,
+        run: &RoomId,
+        changes: Option<watch::Receiver<()>>,
+    ) -> Result<Arc<RunFollower>, ReadFailed> {
+        if let Some(follower) = self.known(run) {
+            return Ok(follower);
+        }
+        let of_run = run.clone();
+        // Read before the stream reads what is before it, so that nothing is between the two.
+        let end = self.readers.read(move |reader| reader.run_end(&of_run)).await?;
+        let mut runs = self.runs();
+        // Another stream may have begun to follow it meanwhile.
+        if let Some(follower) = runs.get(run).and_then(Weak::upgrade) {
+            return Ok(follower);
+        }
+        let (publish, news) = watch::channel(());
+        let follower = Arc::new(RunFollower {
+            run: run.clone(),
+            readers: self.readers.clone(),
+            recent: Mutex::new(RecentRecords { begin: end, ..RecentRecords::default() }),
+            news,
+        });
+        runs.retain(|_, follower| follower.strong_count() > 0);
+        runs.insert(run.clone(), Arc::downgrade(&follower));
+        tokio::spawn(attend(Arc::downgrade(&follower), publish, changes, end));
+        Ok(follower)
+    }
+
+    fn known(&self, run: &RoomId) -> Option<Arc<RunFollower>> {
+        let follower = self.runs().get(run).and_then(Weak::upgrade)?;
+        // One that could not read the store has ended.
+        follower.news.has_changed().is_ok().then_some(follower)
+    }
+
+    fn runs(&self) -> MutexGuard<'_, BTreeMap<RoomId, Weak<RunFollower>>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads the new records of a run, as long as a stream follows it.
+async fn attend(
+    follower: Weak<RunFollower>,
+    publish: watch::Sender<()>,
+    mut changes: Option<watch::Receiver<()>>,
+    mut end: Option<RunPosition>,
+) {
+    loop {
+        // Marked as seen before the look, so that a change during it leads to another look.
+        if let Some(changes) = &mut changes {
+            changes.borrow_and_update();
+        }
+        let Some(following) = follower.upgrade() else { return };
+        // If the store is unreadable, readers connect again and name their last event.
+        let Ok(records) = following.read(end).await else { return };
+        let is_last = (records.len() as u64) < RECORDS;
+        if let Some(last) = records.last() {
+            end = Some(last.position);
+            following.recent().push(records);
+            publish.send_replace(());
+        }
+        drop(following);
+        if is_last {
+            wait(&mut changes).await;
+        }
+    }
+}
+
+/// Waits for a change of a run, or for the next look at one that another process may have open.
+async fn wait(changes: &mut Option<watch::Receiver<()>>) {
+    match changes {
+        Some(receiver) => {
+            // The time is for a run that has ended here and goes on elsewhere.
+            let changed = tokio::time::timeout(POLL, receiver.changed()).await;
+            if matches!(changed, Ok(Err(_))) {
+                *changes = None;
+            }
+        }
+        None => tokio::time::sleep(POLL).await,
+    }
+}
+
+impl RunFollower {
+    /// A receiver that is notified of new records.
+    pub(crate) fn news(&self) -> watch::Receiver<()> {
+        self.news.clone()
+    }
+
+    /// Some of the records that follow a position; empty if there are none now.
+    pub(crate) async fn after(
+        &self,
+        after: Option<RunPosition>,
+    ) -> Result<Vec<Arc<FollowedRecord>>, ReadFailed> {
+        let recent = self.recent().after(after);
+        match recent {
+            Some(records) => Ok(records),
+            None => self.read(after).await,
+        }
+    }
+
+    async fn read(
+        &self,
+        after: Option<RunPosition>,
+    ) -> Result<Vec<Arc<FollowedRecord>>, ReadFailed> {
+        let run = self.run.clone();
+        let read = move |reader: &conclave_runtime::store::StoreReader| {
+            let records = reader.run_records(&run, after, RECORDS)?;
+            Ok(records.into_iter().map(|record| Arc::new(followed(record))).collect())
+        };
+        self.readers.read(read).await
+    }
+
+    fn recent(&self) -> MutexGuard<'_, RecentRecords> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RecentRecords {
+    fn push(&mut self, records: Vec<Arc<FollowedRecord>>) {
+        self.bytes += records.iter().map(|record| record.data.len()).sum::<usize>();
+        self.records.extend(records);
+        while self.bytes > RECENT
+            && let Some(oldest) = self.records.pop_front()
+        {
+            self.bytes -= oldest.data.len();
+            self.begin = Some(oldest.position);
+        }
+    }
+
+    /// Some of the records that follow a position; `None` if older ones than these do.
+    fn after(&self, after: Option<RunPosition>) -> Option<Vec<Arc<FollowedRecord>>> {
+        if after < self.begin {
+            return None;
+        }
+        let first = self.records.partition_point(|record| Some(record.position) <= after);
+        let records = self.records.iter().skip(first).take(RECORDS as usize);
+        Some(records.cloned().collect())
+    }
+}
+
+fn followed(record: RunRecord) -> FollowedRecord {
+    let RunRecord { position, room, record } = record;
+    let record = Arc::new(record).without_secret();
+    // A record always has a JSON form, which has no line break.
+    let mut value = serde_json::to_value(&*record).unwrap_or_default();
+    if let Value::Object(fields) = &mut value {
+        fields.insert("room".to_owned(), room.as_str().into());
+    }
+    FollowedRecord { position, data: value.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(number: u64, bytes: usize) -> Arc<FollowedRecord> {
+        let position = format!("0.{number}").parse().expect("a position");
+        Arc::new(FollowedRecord { position, data: "x".repeat(bytes) })
+    }
+
+    fn numbers(records: Option<Vec<Arc<FollowedRecord>>>) -> Option<Vec<String>> {
+        Some(records?.iter().map(|record| record.position.to_string()).collect())
+    }
+
+    #[test]
+    fn recent_records_are_bounded_and_a_reader_further_behind_gets_none_of_them() {
+        let mut recent = RecentRecords { begin: "0.4".parse().ok(), ..RecentRecords::default() };
+        assert_eq!(numbers(recent.after(None)), None);
+        assert_eq!(numbers(recent.after("0.4".parse().ok())), Some(vec![]));
+        recent.push(vec![record(5, 1), record(9, 2)]);
+        assert_eq!(numbers(recent.after("0.4".parse().ok())).unwrap(), ["0.5", "0.9"]);
+        assert_eq!(numbers(recent.after("0.5".parse().ok())).unwrap(), ["0.9"]);
+        recent.push(vec![record(10, RECENT)]);
+        assert_eq!(numbers(recent.after("0.5".parse().ok())), None, "it was removed");
+        assert_eq!(numbers(recent.after("0.9".parse().ok())).unwrap(), ["0.10"]);
+        recent.push(vec![record(11, RECENT + 1)]);
+        assert_eq!((recent.records.len(), recent.bytes), (0, 0));
+        assert_eq!(recent.begin.unwrap().to_string(), "0.11");
+    }
+}
