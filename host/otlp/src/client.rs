@@ -67,14 +67,19 @@ impl HttpClient for Client {
         };
         match &sent {
             Ok(response) if response.status().is_success() => self.note(None),
-            Ok(response) => self.note(Some(&format!("the collector answered {}", response.status()))),
+            Ok(response) => {
+                self.note(Some(&format!("the collector answered {}", response.status())))
+            }
             Err(error) => self.note(Some(&whole(&**error))),
         }
         sent
     }
 }
 
-async fn send(client: reqwest::Client, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+async fn send(
+    client: reqwest::Client,
+    request: Request<Bytes>,
+) -> Result<Response<Bytes>, HttpError> {
     let request = reqwest::Request::try_from(request)?;
     let mut answer = client.execute(request).await.map_err(reqwest::Error::without_url)?;
     let mut body = Vec::new();

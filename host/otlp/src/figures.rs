@@ -13,13 +13,24 @@ use opentelemetry::metrics::{Counter, Histogram, Meter};
 
 /// Bounds of tokens, as the conventions name them.
 const TOKENS: [f64; 14] = [
-    1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0,
-    4_194_304.0, 16_777_216.0, 67_108_864.0,
+    1.0,
+    4.0,
+    16.0,
+    64.0,
+    256.0,
+    1024.0,
+    4096.0,
+    16384.0,
+    65536.0,
+    262_144.0,
+    1_048_576.0,
+    4_194_304.0,
+    16_777_216.0,
+    67_108_864.0,
 ];
 /// Bounds of seconds, as the conventions name them.
-const SECONDS: [f64; 14] = [
-    0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
-];
+const SECONDS: [f64; 14] =
+    [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 /// Bounds of the seconds of tools, whose calls may take microseconds.
 const TOOL_SECONDS: [f64; 10] = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0];
 /// Model calls whose answer is waited for. More are not measured.
@@ -117,8 +128,11 @@ impl Figures {
             Notice::Denied { plugin, record, .. } => {
                 let about = [
                     KeyValue::new("conclave.plugin", plugin.to_string()),
-                    KeyValue::new("conclave.capability", record.denial.capability.as_str()),
-                    KeyValue::new("conclave.layer", record.layer.as_str()),
+                    KeyValue::new(
+                        "conclave.capability",
+                        record.denial.capability.as_str().to_owned(),
+                    ),
+                    KeyValue::new("conclave.layer", record.layer.as_str().to_owned()),
                 ];
                 self.refusals.add(1, &about);
             }
