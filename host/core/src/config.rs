@@ -74,7 +74,7 @@ pub use names::{
 pub use prices::{Price, Prices};
 pub use problem::{ConfigProblem, Problems, Severity};
 pub use problem_code::ProblemCode;
-pub use server::{ServerConfig, ServerUser};
+pub use server::{ServerConfig, ServerUser, TrustedProxy};
 pub use trust::{
     PublicKey, PublicKeyError, SignatureRule, SignedComponent, Trust, TrustRefusal, lost_signers,
 };

@@ -119,10 +119,12 @@ pub mod journal {
 }
 /// Views of runs and permissions for people: timelines, audits, explanations, exports.
 pub mod inspect {
+    pub mod amounts;
     pub mod audit;
     pub mod background;
     pub mod explain;
     pub mod export;
+    pub mod foreign_text;
     pub mod pending_calls;
     pub mod permission_summary;
     pub mod prompts;

@@ -13,6 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use conclave_core::policy::roles::Role;
 use conclave_core::types::ids::Principal;
+use tokio::sync::watch;
 
 use crate::api::{API, Problem};
 use crate::connections::Connection;
@@ -20,8 +21,9 @@ use crate::conversations::FAILED;
 use crate::error::ServerError;
 use crate::http::{Failure, Server};
 use crate::operator::Operator;
+use crate::page;
 use crate::people::{LoginRefusal, People};
-use crate::sessions::{Identity, SESSION, Session, Sessions, is_same};
+use crate::sessions::{Credential, Identity, SESSION, Session, Sessions, is_same};
 use crate::tls::TlsError;
 use crate::tokens::random_text;
 
@@ -29,7 +31,18 @@ use crate::tokens::random_text;
 /// less than a second.
 const RELOAD: Duration = Duration::from_millis(400);
 /// The paths that need no session: the page, which holds no secret, and whether the server lives.
-const OPEN_PATHS: [&str; 6] = ["/", "/chat.css", "/chat.js", "/healthz", "/readyz", LOGIN_PATH];
+const OPEN_PATHS: [&str; 10] = [
+    "/",
+    "/chat.css",
+    "/chat.js",
+    "/page.css",
+    "/live.js",
+    "/icon.svg",
+    "/healthz",
+    "/readyz",
+    LOGIN_PATH,
+    page::LOGIN,
+];
 /// The path at which a token is exchanged for a session.
 const LOGIN_PATH: &str = "/api/session";
 /// The header by which browsers reach a host with TLS only from now on.
@@ -43,12 +56,13 @@ pub(crate) const OPERATOR: &str = "operator";
 const HEADERS: [(HeaderName, &str); 9] = [
     (
         header::CONTENT_SECURITY_POLICY,
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
-         frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; \
+         form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
     ),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
-    (header::REFERRER_POLICY, "no-referrer"),
+    // With `no-referrer` browsers would send no origin with the forms of pages.
+    (header::REFERRER_POLICY, "same-origin"),
     (header::CACHE_CONTROL, "no-store"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
@@ -63,6 +77,8 @@ pub struct Access {
     /// The token of the printed address, which gives access until people have tokens.
     printed: Mutex<String>,
     people: Arc<People>,
+    /// Never notified: somebody whom a proxy names has a session for each request.
+    proxied: watch::Sender<()>,
     sessions: Mutex<Sessions>,
     operator: Arc<dyn Operator>,
 }
@@ -113,7 +129,8 @@ impl Access {
         let prefix = if address.has_tls() { "__Host-" } else { "" };
         let cookie = format!("{prefix}conclave-{}", address.port);
         let (printed, people) = (Mutex::new(random_text()?), Arc::new(people));
-        Ok(Self { address, cookie, printed, people, sessions: Mutex::default(), operator })
+        let (proxied, sessions) = (watch::Sender::new(()), Mutex::default());
+        Ok(Self { address, cookie, printed, people, proxied, sessions, operator })
     }
 
     /// The token of the address that the operator opens; `None` if people have tokens of their own.
@@ -189,7 +206,7 @@ impl Access {
         next.iter().for_each(|next| self.operator.token_renewed(next));
         // The page's people are users of the operator's runs, and not the operator.
         let principal = Principal(OPERATOR.into());
-        Ok(Identity { principal, role: Role::User, token_hash: None })
+        Ok(Identity { principal, role: Role::User, credential: Credential::Printed })
     }
 
     /// The session of a browser's request.
@@ -246,7 +263,7 @@ impl Access {
             let what = format!("this server is {}, and not the host of the request", hosts[0]);
             return Err(Failure::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", what));
         }
-        if is_open(path) && path != LOGIN_PATH {
+        if is_open(path) && path != LOGIN_PATH && path != page::LOGIN {
             return Ok(());
         }
         let origin = headers.get(header::ORIGIN);
@@ -288,19 +305,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) async fn guard(State(server): State<Server>, request: Request, next: Next) -> Response {
     let access = server.access();
     let (mut head, body) = request.into_parts();
-    let (session, admitted) = match admit(access, &head).await {
+    let (session, admitted) = match admit(access, &mut head).await {
         Ok(session) => (session, Ok(())),
         Err(failure) => (None, Err(failure)),
     };
     let has_session = session.is_some();
     let is_v1 = head.uri.path().starts_with(API);
+    let page = Some(head.uri.path().to_owned()).filter(|path| page::is_page(path));
     if let Some(session) = session {
         head.extensions.insert(session);
     }
     let mut response = match admitted {
         Ok(()) => in_a_task(next.run(Request::from_parts(head, body))).await,
         Err(failure) if is_v1 => Problem::from(failure).into_response(),
-        Err(failure) => failure.into_response(),
+        Err(failure) => match page {
+            Some(page) => page::refused(failure, Some(&page)),
+            None => failure.into_response(),
+        },
     };
     if !has_session {
         // A client without a session gets one answer for each connection.
@@ -314,15 +335,21 @@ pub(crate) async fn guard(State(server): State<Server>, request: Request, next: 
 }
 
 /// Returns the session of a request that is answered; `None` for one that needs no session.
-async fn admit(access: &Access, head: &Parts) -> Result<Option<Session>, Failure> {
+async fn admit(access: &Access, head: &mut Parts) -> Result<Option<Session>, Failure> {
+    let connection = head.extensions.get::<Arc<Connection>>();
+    let peer = connection.map(|connection| connection.peer());
+    // Removed before anything else, so that nothing reads that of a client.
+    let proxied = access.people.take_proxied(peer, &mut head.headers);
     let path = head.uri.path();
-    // First of all, so that no other web site makes the server verify tokens.
+    // Before it counts, so that no other web site makes the server verify tokens.
     access.check(&head.method, path, &head.headers)?;
+    let proxied =
+        proxied?.map(|identity| Session::of_request(identity, access.proxied.subscribe()));
     let session = match is_open(path) {
+        _ if proxied.is_some() => proxied,
         true => access.cookie_session(&head.headers),
         false => Some(access.session(&head.headers).await?),
     };
-    let connection = head.extensions.get::<Arc<Connection>>();
     if session.is_some() && !connection.is_none_or(Connection::recognize) {
         let what = "too many pages are open already; close one and load this one again";
         return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", what));
@@ -336,6 +363,14 @@ impl From<LoginRefusal> for Failure {
             LoginRefusal::WrongToken => {
                 let what = "this browser has no access; open the address that `conclave serve` printed, or log in with a token";
                 Self::new(StatusCode::UNAUTHORIZED, "no_access", what)
+            }
+            LoginRefusal::WrongProxyHeader => {
+                let what = "the proxy must name one person in its header";
+                Self::new(StatusCode::BAD_REQUEST, "wrong_proxy_header", what)
+            }
+            LoginRefusal::NoRole => {
+                let what = "the proxy names somebody who has no role at this server";
+                Self::new(StatusCode::FORBIDDEN, "no_access", what)
             }
             LoginRefusal::Busy => {
                 let what = "too many attempts to log in; try again in some seconds";
@@ -400,14 +435,15 @@ mod tests {
     ) -> Option<&'static str> {
         let (access, _) = access(false, Encryption::None);
         let principal = Principal(OPERATOR.into());
-        let identity = Identity { principal, role: Role::User, token_hash: None };
+        let (role, credential) = (Role::User, Credential::Printed);
+        let identity = Identity { principal, role, credential };
         lock(&access.sessions).begin("s", identity, Instant::now());
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(name, *value);
         }
         let request = request.body(axum::body::Body::empty()).unwrap();
-        admit(&access, &request.into_parts().0).await.err().map(|failure| failure.code())
+        admit(&access, &mut request.into_parts().0).await.err().map(|failure| failure.code())
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ pub(crate) mod acting;
 mod events;
 mod metrics;
 pub(crate) mod openapi;
+pub(crate) mod run_list;
 pub(crate) mod views;
 
 use std::sync::Arc;
@@ -29,11 +30,10 @@ use crate::http::{Failure, Server};
 use crate::readers::ReadFailed;
 use crate::sessions::Session;
 use events::run_events;
+use run_list::{RunPage, RunQuery};
 
 /// The beginning of the paths of this version.
 pub(crate) const API: &str = "/api/v1";
-/// Runs on a page of the list, if the request does not say how many, and at most.
-const PAGE: (usize, usize) = (50, 500);
 /// The time in which the first record of a run is durable.
 const STORED_WITHIN: Duration = Duration::from_secs(10);
 /// The interval between two looks whether it is.
@@ -108,40 +108,6 @@ async fn document() -> Json<Value> {
     Json(openapi::document())
 }
 
-/// What a list of runs is narrowed to.
-#[derive(Debug, Default)]
-struct RunQuery {
-    filter: RunFilter,
-    limit: Option<usize>,
-    /// The last run of the page before.
-    cursor: Option<String>,
-}
-
-impl RunQuery {
-    fn of(uri: &Uri) -> Result<Self, Failure> {
-        let mut query = Self::default();
-        let text = uri.query().unwrap_or_default();
-        for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
-            let value = value.into_owned();
-            match &*name {
-                "status" => query.filter.status = Some(value),
-                "agent" => query.filter.agent = Some(value),
-                "text" => query.filter.text = Some(value),
-                "cursor" => query.cursor = Some(value),
-                "limit" => {
-                    let limit = value.parse();
-                    query.limit = Some(limit.map_err(|_| bad_arguments("`limit` is a number"))?);
-                }
-                _ => {
-                    let what = "a list of runs takes status, agent, text, limit and cursor";
-                    return Err(bad_arguments(what));
-                }
-            }
-        }
-        Ok(query)
-    }
-}
-
 pub(crate) fn bad_arguments(what: &str) -> Failure {
     Failure::new(StatusCode::BAD_REQUEST, "bad_arguments", what)
 }
@@ -151,26 +117,8 @@ async fn list(
     Extension(session): Extension<Session>,
     uri: Uri,
 ) -> Result<Json<Value>, Problem> {
-    session.may(Action::List, None)?;
-    let RunQuery { mut filter, limit, cursor } = RunQuery::of(&uri)?;
-    let limit = limit.unwrap_or(PAGE.0).clamp(1, PAGE.1);
-    if let Some(cursor) = cursor {
-        let after = server.run(&session, Action::Read, &cursor).await;
-        filter.after = Some(after.map_err(|_| bad_arguments("the cursor is of no run"))?.run);
-    }
-    filter.config = Some(server.conversations().config().to_owned());
-    // A person who may not read the runs of everybody reads only those of its own.
-    let others = Principal(Arc::from(""));
-    if session.may(Action::Read, Some(&others)).is_err() {
-        filter.principal = Some(session.identity.principal.clone());
-    }
-    // One more says whether there is another page.
-    filter.most = Some(limit + 1);
-    let mut page = server.read(move |reader, _| reader.runs(&filter)).await?;
-    let has_more = page.len() > limit;
-    page.truncate(limit);
-    let next = page.last().filter(|_| has_more).map(|row| &row.run);
-    let runs: Vec<Value> = page.iter().map(run_value).collect();
+    let RunPage { runs, next } = server.runs(&session, RunQuery::of(&uri)?).await?;
+    let runs: Vec<Value> = runs.iter().map(run_value).collect();
     Ok(Json(json!({ "runs": runs, "next": next })))
 }
 

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -61,11 +62,11 @@ pub(crate) async fn serve(
             accepted = listener.accept() => accepted,
             () = stopped(&mut stopping) => break,
         };
-        let Ok((stream, _)) = accepted else {
+        let Ok((stream, peer)) = accepted else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let connection = admission.admit();
+        let connection = admission.admit(peer.ip());
         let service = {
             let (connection, router) = (Arc::clone(&connection), router.clone());
             service_fn(move |mut request: Request<Incoming>| {
@@ -144,6 +145,7 @@ struct OpenConnections {
 /// A connection. It is a stranger's until a request on it has a session.
 pub(crate) struct Connection {
     admission: Arc<Admission>,
+    peer: IpAddr,
     has_session: AtomicBool,
     displaced: Notify,
 }
@@ -154,9 +156,10 @@ impl Admission {
     }
 
     /// Admits a connection, in the place of the oldest stranger if there are too many.
-    fn admit(self: &Arc<Self>) -> Arc<Connection> {
+    fn admit(self: &Arc<Self>, peer: IpAddr) -> Arc<Connection> {
         let connection = Arc::new(Connection {
             admission: Arc::clone(self),
+            peer,
             has_session: AtomicBool::new(false),
             displaced: Notify::new(),
         });
@@ -172,6 +175,11 @@ impl Admission {
 }
 
 impl Connection {
+    /// The address of the other side.
+    pub(crate) fn peer(&self) -> IpAddr {
+        self.peer
+    }
+
     /// Marks the connection as one with a session. Returns false if there are too many of them.
     pub(crate) fn recognize(self: &Arc<Self>) -> bool {
         let mut open = self.admission.open();
@@ -274,6 +282,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedWrites<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
@@ -287,17 +297,19 @@ mod tests {
     #[test]
     fn strangers_displace_the_oldest_of_them_and_no_session() {
         let admission = Arc::<Admission>::default();
-        let browser = admission.admit();
+        let browser = admission.admit(Ipv4Addr::LOCALHOST.into());
         assert!(browser.recognize() && browser.recognize());
-        let strangers: Vec<_> = (0..STRANGERS).map(|_| admission.admit()).collect();
+        let strangers: Vec<_> =
+            (0..STRANGERS).map(|_| admission.admit(Ipv4Addr::LOCALHOST.into())).collect();
         assert!(strangers.iter().all(|stranger| !is_displaced(stranger)));
-        let newest = admission.admit();
+        let newest = admission.admit(Ipv4Addr::LOCALHOST.into());
         assert!(is_displaced(&strangers[0]) && !is_displaced(&strangers[1]));
         assert!(!is_displaced(&browser) && !is_displaced(&newest));
         assert!(newest.recognize(), "a place for a session is free");
-        let sessions: Vec<_> = (2..SESSIONS).map(|_| admission.admit()).collect();
+        let sessions: Vec<_> =
+            (2..SESSIONS).map(|_| admission.admit(Ipv4Addr::LOCALHOST.into())).collect();
         assert!(sessions.iter().all(Connection::recognize));
-        let late = admission.admit();
+        let late = admission.admit(Ipv4Addr::LOCALHOST.into());
         assert!(!late.recognize());
         browser.end();
         assert!(late.recognize());

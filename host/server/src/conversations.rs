@@ -122,9 +122,13 @@ impl Conversations {
         &self.channel
     }
 
+    pub(crate) fn store(&self) -> &StoreAddress {
+        &self.store
+    }
+
     /// New readers of the store.
     pub(crate) fn readers(&self) -> Readers {
-        Readers::new(self.store.clone(), Arc::clone(&self.operator))
+        Readers::new(self.store().clone(), Arc::clone(&self.operator))
     }
 
     pub(crate) fn config(&self) -> &Path {

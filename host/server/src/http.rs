@@ -29,6 +29,7 @@ use crate::conversation::Conversation;
 use crate::conversations::Conversations;
 use crate::events::events;
 use crate::followers::Followers;
+use crate::page;
 use crate::people::LoginRefusal;
 use crate::readers::Readers;
 use crate::sessions::Session;
@@ -190,6 +191,7 @@ fn router(server: Server) -> Router {
     page_routes()
         .into_iter()
         .chain(api::health_routes())
+        .chain(page::routes())
         .fold(assets, |router, (path, methods)| router.route(path, methods))
         .nest(API, api::router())
         .fallback(async || Failure::missing())

@@ -2,16 +2,19 @@
 //! that is read again when it changes. Decides who a token belongs to; attempts are slowed.
 
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use axum::http::HeaderMap;
 use conclave_core::config::ServerConfig;
 use conclave_core::types::ids::{Millis, Principal};
 use tokio::sync::Semaphore;
 
-use crate::sessions::Identity;
+use crate::proxy::ProxiedPeople;
+use crate::sessions::{Credential, Identity};
 use crate::tokens::{PersonToken, TokenFile, name_of, verify};
 
 /// Attempts to log in that are looked at or wait; one more is refused at once.
@@ -31,6 +34,8 @@ pub struct People {
     /// All valid tokens.
     tokens: Mutex<Vec<PersonToken>>,
     are_known: AtomicBool,
+    /// Those whom a proxy names.
+    proxied: Option<ProxiedPeople>,
     attempts: Arc<Semaphore>,
     /// Held while a token is verified, which takes memory and a processor.
     verifying: tokio::sync::Mutex<()>,
@@ -43,6 +48,10 @@ pub(crate) enum LoginRefusal {
     WrongToken,
     /// Too many attempts at once.
     Busy,
+    /// The proxy sent a header that names no person, or several.
+    WrongProxyHeader,
+    /// The proxy names somebody without a role.
+    NoRole,
 }
 
 impl People {
@@ -56,12 +65,14 @@ impl People {
         file: Option<TokenFile>,
         config: PathBuf,
     ) -> io::Result<Self> {
-        let of_config = server.users.iter().map(|(name, user)| PersonToken {
-            name: name.clone(),
-            role: user.role,
-            config: None,
-            hash: user.token_hash.clone(),
-            created: Millis::default(),
+        let of_config = server.users.iter().filter_map(|(name, user)| {
+            Some(PersonToken {
+                name: name.clone(),
+                role: user.role,
+                config: None,
+                hash: user.token_hash.clone()?,
+                created: Millis::default(),
+            })
         });
         let people = Self {
             of_config: of_config.collect(),
@@ -69,16 +80,27 @@ impl People {
             config,
             tokens: Mutex::default(),
             are_known: AtomicBool::default(),
+            proxied: ProxiedPeople::of(server),
             attempts: Arc::new(Semaphore::new(ATTEMPTS)),
             verifying: tokio::sync::Mutex::default(),
         };
         let tokens = people.read()?;
-        people.are_known.store(!tokens.is_empty(), Ordering::Relaxed);
+        let are_known = !tokens.is_empty() || people.proxied.is_some();
+        people.are_known.store(are_known, Ordering::Relaxed);
         *people.tokens() = tokens;
         Ok(people)
     }
 
-    /// Whether people have tokens, or had some since the start: the printed address gives access no
+    /// Removes the header of a proxy from a request. Returns whom it names.
+    pub(crate) fn take_proxied(
+        &self,
+        peer: Option<IpAddr>,
+        headers: &mut HeaderMap,
+    ) -> Result<Option<Identity>, LoginRefusal> {
+        self.proxied.as_ref().map_or(Ok(None), |proxied| proxied.take(peer, headers))
+    }
+
+    /// Whether a proxy names people, or they have tokens or had some since the start: the printed address gives access no
     /// more, also after the last of them was revoked.
     #[must_use]
     pub fn are_known(&self) -> bool {
@@ -101,11 +123,11 @@ impl People {
 
     /// Whether a person still has the token of a session, with the same role.
     pub(crate) fn has(&self, identity: &Identity) -> bool {
-        let Identity { principal, role, token_hash } = identity;
+        let Identity { principal, role, credential } = identity;
         self.tokens().iter().any(|token| {
             *token.name == *principal.0
                 && token.role == *role
-                && Some(&token.hash) == token_hash.as_ref()
+                && matches!(credential, Credential::Token(hash) if *hash == token.hash)
         })
     }
 
@@ -144,7 +166,7 @@ impl People {
         Some(Identity {
             principal: Principal(person.name.into()),
             role: person.role,
-            token_hash: Some(person.hash),
+            credential: Credential::Token(person.hash),
         })
     }
 
@@ -189,8 +211,9 @@ mod tests {
             created: Millis(1),
         };
         file.edit(|tokens| tokens.push(token("/other.toml"))).unwrap();
-        let user = ServerUser { role: Role::Approver, token_hash: ada.hash.clone() };
-        let server = ServerConfig { users: [("ada".to_owned(), user)].into() };
+        let user = ServerUser { role: Role::Approver, token_hash: Some(ada.hash.clone()) };
+        let users = [("ada".to_owned(), user)].into();
+        let server = ServerConfig { users, proxy: None };
         let people = People::find(&server, Some(file.clone()), "/c.toml".into()).unwrap();
         let people = Arc::new(people);
         assert!(people.are_known());

@@ -19,9 +19,18 @@ const SESSIONS: usize = 256;
 pub(crate) struct Identity {
     pub(crate) principal: Principal,
     pub(crate) role: Role,
-    /// The stored hash of the token; `None` for the token of the printed address, which names
-    /// nobody.
-    pub(crate) token_hash: Option<String>,
+    pub(crate) credential: Credential,
+}
+
+/// How somebody is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Credential {
+    /// By the token of the printed address, which names nobody.
+    Printed,
+    /// By a token of its own, whose stored hash this is.
+    Token(String),
+    /// By the header of a trusted proxy.
+    Proxy,
 }
 
 /// A session, as the handler of a request sees it.
@@ -40,7 +49,12 @@ impl Session {
 
     /// The name of the person; `None` if the token names nobody.
     pub(crate) fn name(&self) -> Option<&str> {
-        self.identity.token_hash.as_ref().map(|_| &*self.identity.principal.0)
+        (self.identity.credential != Credential::Printed).then(|| &*self.identity.principal.0)
+    }
+
+    /// A session for one request, which ends with `open`.
+    pub(crate) fn of_request(identity: Identity, open: watch::Receiver<()>) -> Self {
+        Self { identity, open }
     }
 
     /// Returns when the session has ended.
@@ -106,8 +120,9 @@ mod tests {
     use super::*;
 
     fn identity(hash: Option<&str>) -> Identity {
-        let token_hash = hash.map(str::to_owned);
-        Identity { principal: Principal("ada".into()), role: Role::User, token_hash }
+        let credential =
+            hash.map_or(Credential::Printed, |hash| Credential::Token(hash.to_owned()));
+        Identity { principal: Principal("ada".into()), role: Role::User, credential }
     }
 
     #[test]
@@ -133,7 +148,8 @@ mod tests {
         let (ada, bob) = (identity(Some("one")), identity(Some("other")));
         let ended = sessions.begin("a", ada, now);
         sessions.begin("b", bob, now);
-        sessions.end_revoked(|identity| identity.token_hash.as_deref() == Some("other"));
+        sessions
+            .end_revoked(|identity| identity.credential == Credential::Token("other".to_owned()));
         ended.ended().await;
         assert!(sessions.find("a", now).is_none());
         assert!(sessions.find("b", now).is_some());

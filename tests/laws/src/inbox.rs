@@ -37,7 +37,7 @@ pub fn a_message_is_received_until_it_is_deleted(store: &dyn TestedStore) -> Law
     sent.iter().try_for_each(|message| reader.mail().send(message))?;
     drop(OpenRoom::with_records(&*host, "b", 1)?);
     reader.mail().send(&stop("b"))?;
-    let expected: Vec<_> = sent.iter().map(|sent| (sent.id.clone(), sent.word.clone())).collect();
+    let expected: Vec<_> = sent.iter().map(|sent| sent.clone().into_command()).collect();
     let room = OpenRoom::reopen(&*host, "a")?;
     ensure_equal("the messages", &room.messages, &expected)?;
     ensure_equal("the state", &reader.mail().state(&sent[0])?, &MailState::Taken)?;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use conclave_core::journal::pending_work::{PendingWork, WaitChange, WaitKey};
 use conclave_core::types::ids::TimerId;
-use conclave_runtime::control::ControlCommand;
+use conclave_runtime::control::SentCommand;
 use conclave_runtime::event::{Event, Principal, RULES, Record, RunOpening};
-use conclave_runtime::ids::{CallId, ControlId, Millis, RoomId, TaskName};
+use conclave_runtime::ids::{CallId, Millis, RoomId, TaskName};
 use conclave_runtime::journal::{
     Journal, JournalBatch, JournalFailure, Journals, Keeping, Reopened, Unfinished,
 };
@@ -26,7 +26,7 @@ pub(crate) struct OpenRoom {
     pub(crate) records: Vec<Record>,
     pub(crate) journal: Box<dyn Journal>,
     /// The messages that were received when the room was reopened.
-    pub(crate) messages: Vec<(ControlId, ControlCommand)>,
+    pub(crate) messages: Vec<SentCommand>,
 }
 
 impl OpenRoom {

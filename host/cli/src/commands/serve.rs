@@ -129,19 +129,7 @@ pub(crate) async fn serve(
     // The rooms are not stopped: they are resumed, as after a crash.
     interrupts.run_begins();
     interrupts.lingers();
-    let manager = ServiceManager::of_environment();
-    manager.ready();
-    let stop = async {
-        tokio::select! {
-            () = interrupts.next() => {}
-            () = terminated() => {}
-        }
-        manager.stopping();
-    };
-    tokio::select! {
-        () = server.serve(listener, tls, stop) => {}
-        () = manager.live() => {}
-    }
+    serve_until_stop(server, listener, tls, &mut interrupts).await;
     drop(attending);
     // Without the note, a resumption would know only the time since each conversation's last record.
     let (stopping, stopped) = (store.clone(), SystemClock.now());
@@ -164,6 +152,28 @@ pub(crate) async fn serve(
     // It blocks, and the runtime sends.
     let _ = tokio::task::spawn_blocking(telemetry::end).await;
     Interrupts::exit(exit::OK)
+}
+
+/// Serves until somebody ends the program. A service manager learns of it.
+async fn serve_until_stop(
+    server: Server,
+    listener: TcpListener,
+    tls: Option<ServerTls>,
+    interrupts: &mut Interrupts,
+) {
+    let manager = ServiceManager::of_environment();
+    manager.ready();
+    let stop = async {
+        tokio::select! {
+            () = interrupts.next() => {}
+            () = terminated() => {}
+        }
+        manager.stopping();
+    };
+    tokio::select! {
+        () = server.serve(listener, tls, stop) => {}
+        () = manager.live() => {}
+    }
 }
 
 /// A line for each conversation with changes in overlays. They can be applied now, since no run has

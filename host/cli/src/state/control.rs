@@ -127,10 +127,10 @@ mod tests {
     #[test]
     fn a_lost_answer_of_the_store_is_no_promise_that_nothing_happens() {
         let store = || std::path::Path::new("/nowhere").into();
-        let lost = || StoreError::Unreachable { store: store(), what: "it is gone".to_owned() };
-        let error = SteeringError::Unconfirmed { run: "3f2a91c0".into(), error: lost() };
+        let failure = || StoreError::Unreachable { store: store(), what: "it is gone".to_owned() };
+        let error = SteeringError::Unconfirmed { run: "3f2a91c0".into(), error: failure() };
         let (what, hint) = CliError::from(error).into_texts();
-        assert_eq!(what, CliError::from(lost()).into_texts().0);
+        assert_eq!(what, CliError::from(failure()).into_texts().0);
         let hint = hint.expect("it says what may happen");
         assert!(hint.contains("may still take effect"), "{hint}");
         assert!(hint.contains("conclave show 3f2a91c0"), "{hint}");

@@ -27,9 +27,9 @@ pub(crate) mod usage;
 
 use std::fmt::Display;
 use std::path::Path;
-use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
+pub(crate) use conclave_core::inspect::amounts::{bytes, plural, time};
 use conclave_core::inspect::telling::Tone;
 
 use crate::program::error::CliError;
@@ -50,32 +50,6 @@ pub(crate) fn paint(style: Style, text: impl Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Formats bytes: `0.9 MiB`.
-pub(crate) fn bytes(count: u64) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
-    let count_f = count as f64;
-    match count {
-        0..1024 => format!("{count} B"),
-        1024..1_048_576 => format!("{:.0} KiB", count_f / 1024.0),
-        _ => format!("{:.1} MiB", count_f / 1_048_576.0),
-    }
-}
-
-/// Formats a duration: `2 ms`, `4.2 s`.
-pub(crate) fn time(duration: Duration) -> String {
-    let micros = duration.as_micros();
-    match micros {
-        0..1_000 => format!("{micros} µs"),
-        1_000..1_000_000 => format!("{} ms", micros / 1_000),
-        _ => format!("{:.1} s", duration.as_secs_f64()),
-    }
-}
-
-/// Formats a count with its noun: `1 task`, `2 tasks`, `12 345 tasks`.
-pub(crate) fn plural(count: u64, one: &str, several: &str) -> String {
-    format!("{} {}", amounts::count(count), if count == 1 { one } else { several })
-}
-
 /// The style of a telling of this tone.
 pub(crate) fn style_of(tone: Tone) -> Style {
     match tone {
@@ -85,15 +59,6 @@ pub(crate) fn style_of(tone: Tone) -> Style {
         Tone::Good => GOOD,
         Tone::Odd => ODD,
         Tone::Bad => BAD,
-    }
-}
-
-/// The answer to a question that was refused. A reason that says no more than the answer is left
-/// out.
-pub(crate) fn refusal(reason: &str) -> String {
-    match reason.trim().trim_end_matches(['.', '!']).to_lowercase().as_str() {
-        "" | "n" | "no" => "no, without a reason".to_owned(),
-        _ => format!("no: {reason}"),
     }
 }
 
@@ -129,8 +94,7 @@ pub(crate) fn unwritten(path: impl AsRef<Path>, error: impl Display) -> CliError
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, one_line, printable, refusal, show_path, time};
-    use std::time::Duration;
+    use super::{one_line, printable, show_path};
 
     #[test]
     fn a_plugin_cannot_steer_the_terminal() {
@@ -153,25 +117,5 @@ mod tests {
     fn a_long_line_is_cut_with_a_mark() {
         assert_eq!(one_line("abcdef", 5), "abc…");
         assert_eq!(one_line("abcd", 4), "abcd");
-    }
-
-    #[test]
-    fn a_reason_that_repeats_the_refusal_is_left_out() {
-        for reason in ["no", " No.", "n", ""] {
-            assert_eq!(refusal(reason), refusal(""), "{reason:?}");
-        }
-        assert_eq!(refusal("not on Sundays"), "no: not on Sundays");
-    }
-
-    #[test]
-    fn amounts_are_in_words() {
-        assert_eq!(
-            (bytes(900), bytes(2048), bytes(943_719)),
-            ("900 B".into(), "2 KiB".into(), "922 KiB".into())
-        );
-        assert_eq!(
-            (time(Duration::from_micros(40)), time(Duration::from_millis(4200))),
-            ("40 µs".into(), "4.2 s".into())
-        );
     }
 }

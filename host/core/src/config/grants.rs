@@ -1,7 +1,7 @@
 //! `grants` of a plugin: the access that the operator allows. A grant is a list of names, or a
 //! table with that list and its limits.
 
-mod fetch;
+pub(super) mod fetch;
 mod files;
 mod lists;
 

@@ -241,6 +241,8 @@ pub(crate) const TRUST: &str = "trust";
 /// The signatures that a component needs.
 /// A server of the config.
 pub(crate) const SERVER: &str = "server";
+/// The proxy that names them.
+pub(crate) const SERVER_PROXY: &str = "server.proxy";
 /// The people who may use it.
 pub(crate) const SERVER_USERS: &str = "server.users.NAME";
 pub(crate) const SIGNATURES: &str = "trust.require_signed";
@@ -304,8 +306,12 @@ const SETUP: &[ConfigKey] = &[
     key("", "trust", Table(TRUST), "", "The keys that you trust, and the signatures that components need."),
     key("", "server", Table(SERVER), "", "The server of this config, `conclave serve`."),
     key(SERVER, "users", Named(SERVER_USERS), "", "The people who may use the server, each under a name of its own. Without any, and without tokens of `conclave server token`, the printed address gives access."),
+    key(SERVER, "proxy", Table(SERVER_PROXY), "", "A proxy that has logged people in, and says in a header who sends a request."),
+    key(SERVER_PROXY, "header", TEXT, r#"header = "X-Forwarded-User""#, "The header with the name of the person. From any other address it is dropped.").required(),
+    key(SERVER_PROXY, "from", TEXTS, r#"from = ["127.0.0.1/32"]"#, "The addresses and networks of the proxy. Whoever can connect from there is believed.").required(),
+    key(SERVER_PROXY, "role", Choice(&Role::WORDS), r#"role = "user""#, "The role of people without an entry of their own. Without it they are refused."),
     key(SERVER_USERS, "role", Choice(&Role::WORDS), r#"role = "user""#, "What the person may do: `viewer` reads all runs; `user` starts runs, and reads and steers those only; `operator` starts and steers all; `approver` reads all and decides what waits for an approval; `admin` does everything.").required(),
-    key(SERVER_USERS, "token", TEXT, r#"token = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNo""#, "The hash of the person's token, as `conclave server token add NAME --role ROLE --for-config` prints it.").required(),
+    key(SERVER_USERS, "token", TEXT, r#"token = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNo""#, "The hash of the person's token, as `conclave server token add NAME --role ROLE --for-config` prints it.").otherwise("required without a proxy"),
     key(MODELS, "kind", Choice(&["openai", "openai-responses", "anthropic", "scripted", "native"]), r#"kind = "openai""#, "How the host reaches the model: `openai`, a server with the Chat Completions API; `openai-responses`, a server with the Responses API; `anthropic`, a server with the Messages API; `scripted`, a file of replies; `native`, a client of the embedding program.").required(),
     key(MODELS, "url", TEXT, r#"url = "http://127.0.0.1:11434/v1""#, "The URL of the server, with the path before `/chat/completions`, `/responses` or `/messages`.").otherwise("required for a server"),
     key(MODELS, "model", TEXT, r#"model = "qwen3:8b""#, "The model's name on its server.").otherwise("required for a server"),

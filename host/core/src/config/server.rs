@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::keys::{SERVER, SERVER_USERS};
+use ipnet::IpNet;
+
+use super::grants::fetch::networks;
+use super::keys::{SERVER, SERVER_PROXY, SERVER_USERS};
 use super::reader::{ConfigReader, SpannedValue, Table};
-use super::{Config, Problems, idle_keys};
+use super::{Config, ProblemCode, Problems, idle_keys};
 use crate::policy::roles::Role;
 use crate::types::channel::ChannelKind;
 use crate::types::wording::code;
@@ -13,19 +16,46 @@ use crate::types::wording::code;
 /// and hash.
 const PHC: (&str, usize) = ("$argon2id$", 5);
 
+/// Headers that mean something else to the server.
+const TAKEN: [&str; 9] = [
+    "authorization",
+    "connection",
+    "content-length",
+    "content-type",
+    "cookie",
+    "host",
+    "origin",
+    "referer",
+    "transfer-encoding",
+];
+
 /// `[server]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerConfig {
     /// The people, by name.
     pub users: BTreeMap<String, ServerUser>,
+    /// The proxy that says who sends a request.
+    pub proxy: Option<TrustedProxy>,
+}
+
+/// `[server.proxy]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustedProxy {
+    /// The header with the name of the person, in lower case.
+    pub header: String,
+    /// The networks from which the header counts.
+    pub from: Vec<IpNet>,
+    /// The role of people who are not among the users; `None` refuses them.
+    pub role: Option<Role>,
 }
 
 /// `[server.users.NAME]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerUser {
     pub role: Role,
-    /// The hash of the token, as a PHC string of argon2id.
-    pub token_hash: String,
+    /// The hash of the token, as a PHC string of argon2id; `None` for somebody whom only the proxy
+    /// names.
+    pub token_hash: Option<String>,
 }
 
 pub(super) fn read(reader: &mut ConfigReader, root: &Table<'_>) -> ServerConfig {
@@ -33,16 +63,49 @@ pub(super) fn read(reader: &mut ConfigReader, root: &Table<'_>) -> ServerConfig 
     let Some(table) = root.get("server").and_then(|item| item.table(reader, SERVER)) else {
         return server;
     };
+    let proxy = table.get("proxy").and_then(|item| item.table(reader, SERVER_PROXY));
+    server.proxy = proxy.and_then(|table| {
+        let table = table.checked(reader);
+        trusted_proxy(reader, &table)
+    });
+    let has_proxy = table.get("proxy").is_some();
     for (name, span, table) in table.named_tables(reader, "users", SERVER_USERS) {
-        super::plugin::check_name(reader, "server.users", name, &span);
+        // A proxy has names of its own, such as addresses of mail.
+        if !has_proxy {
+            super::plugin::check_name(reader, "server.users", name, &span);
+        }
         let table = table.checked(reader);
         let role = table.require(reader, "role").and_then(|item| item.read(reader));
-        let hash = table.require(reader, "token").and_then(|item| token_hash(reader, &item));
-        if let (Some(role), Some(token_hash)) = (role, hash) {
+        let item = match has_proxy {
+            true => table.get("token"),
+            false => table.require(reader, "token"),
+        };
+        let token_hash = item.as_ref().and_then(|item| token_hash(reader, item));
+        // A token that cannot be read has been reported.
+        if let Some(role) = role {
             server.users.insert(name.to_owned(), ServerUser { role, token_hash });
         }
     }
     server
+}
+
+fn trusted_proxy(reader: &mut ConfigReader, table: &Table<'_>) -> Option<TrustedProxy> {
+    let header = table.require(reader, "header").and_then(|item| header(reader, &item));
+    let from = table.require(reader, "from").map(|item| networks(reader, &item));
+    let role = table.get("role").and_then(|item| item.read(reader));
+    Some(TrustedProxy { header: header?, from: from?, role })
+}
+
+fn header(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<String> {
+    let name = item.string(reader)?.to_ascii_lowercase();
+    let is_plain = |c: u8| c.is_ascii_alphanumeric() || c == b'-';
+    if !name.is_empty() && name.bytes().all(is_plain) && !TAKEN.contains(&&*name) {
+        return Some(name);
+    }
+    let what = format!("{} cannot be a header with a person's name", code(&item.name));
+    let help = "name one that the proxy sets itself, such as `X-Forwarded-User`";
+    reader.error(ProblemCode::InvalidValue, &item.span, what, help.to_owned());
+    None
 }
 
 /// Reads a hashed token. A token as it is would let in everybody who reads the config.
@@ -73,8 +136,6 @@ pub(super) fn check(config: &Config, problems: &mut Problems) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::ProblemCode;
-
     const HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNo";
 
     fn parse(lines: &str) -> Result<Config, Vec<(ProblemCode, String)>> {
@@ -98,10 +159,37 @@ mod tests {
         let roles: Vec<_> =
             config.server.users.iter().map(|(name, user)| (name.as_str(), user.role)).collect();
         assert_eq!(roles, [("ada", Role::Approver), ("bob", Role::User)]);
-        assert_eq!(config.server.users["ada"].token_hash, HASH);
+        assert_eq!(config.server.users["ada"].token_hash.as_deref(), Some(HASH));
         assert!(config.warnings.0.is_empty(), "{:?}", config.warnings);
         let idle = parse(&users).unwrap().warnings;
         assert_eq!(idle.0.iter().map(|it| it.code).collect::<Vec<_>>(), [ProblemCode::NoEffect; 2]);
+    }
+
+    #[test]
+    fn a_proxy_names_people_who_need_no_token() {
+        let web = "[channels.web]\nkind = \"web\"\n";
+        let proxy = "[server.proxy]\nheader = \"X-Forwarded-User\"\nfrom = [\"127.0.0.1\", \"10.0.0.0/8\"]\n";
+        let users = "[server.users.\"ada@example.org\"]\nrole = \"admin\"\n";
+        let server = parse(&format!("{web}{proxy}{users}")).unwrap().server;
+        assert_eq!(server.users["ada@example.org"].token_hash, None);
+        let found = server.proxy.unwrap();
+        assert_eq!((found.header.as_str(), found.from.len()), ("x-forwarded-user", 2));
+        assert_eq!(found.role, None);
+        let default = parse(&format!("{web}{proxy}role = \"viewer\"\n")).unwrap().server;
+        assert_eq!(default.proxy.unwrap().role, Some(Role::Viewer));
+        for (lines, code) in [
+            ("header = \"X-User\"", ProblemCode::MissingKey),
+            ("from = [\"127.0.0.1\"]", ProblemCode::MissingKey),
+            ("header = \"Cookie\"\nfrom = [\"127.0.0.1\"]", ProblemCode::InvalidValue),
+            ("header = \"X User\"\nfrom = [\"127.0.0.1\"]", ProblemCode::InvalidValue),
+            ("header = \"X-User\"\nfrom = [\"127.0.0.1\"]\nusers = 1", ProblemCode::UnknownKey),
+        ] {
+            let problems = parse(&format!("{web}[server.proxy]\n{lines}\n")).unwrap_err();
+            assert_eq!(problems[0].0, code, "{lines}");
+        }
+        assert!(
+            parse(&format!("{web}[server.proxy]\nheader = \"X-U\"\nfrom = [\"here\"]\n")).is_err()
+        );
     }
 
     #[test]

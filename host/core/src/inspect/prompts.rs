@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::inspect::timeline::{RowSubject, TimelineRow};
 use crate::protocol::effect::Effect;
 use crate::protocol::event::{Event, Record};
 use crate::protocol::notice::Notice;
@@ -96,6 +97,36 @@ pub fn prompts(records: Vec<Record>) -> Vec<ModelPrompt> {
         }
     }
     prompts
+}
+
+/// The prompts of a timeline's rows.
+#[derive(Debug)]
+pub struct RowPrompts<'a>(BTreeMap<(RoomId, u64), Vec<&'a ModelPrompt>>);
+
+impl<'a> RowPrompts<'a> {
+    /// The prompts in the order of rooms and records.
+    #[must_use]
+    pub fn of(prompts: &'a [ModelPrompt]) -> Self {
+        let mut of_record: BTreeMap<(RoomId, u64), Vec<&ModelPrompt>> = BTreeMap::new();
+        for prompt in prompts.iter().rev() {
+            of_record.entry((prompt.room.clone(), prompt.seq)).or_default().push(prompt);
+        }
+        Self(of_record)
+    }
+
+    /// The prompt of a row; `None` for other rows than those of model calls. The rows are taken in
+    /// their order, because one record may lead to several requests.
+    pub fn take(&mut self, row: &TimelineRow) -> Option<&'a ModelPrompt> {
+        if !matches!(row.what, RowSubject::Model { .. }) {
+            return None;
+        }
+        self.of_record(&row.room, row.seq)
+    }
+
+    /// The next prompt of a record.
+    pub fn of_record(&mut self, room: &RoomId, seq: u64) -> Option<&'a ModelPrompt> {
+        self.0.get_mut(&(room.clone(), seq))?.pop()
+    }
 }
 
 impl PromptMessage {

@@ -5,7 +5,9 @@
 
 mod clock;
 mod fold;
+pub mod groups;
 mod row;
+pub mod row_text;
 mod tree;
 
 use serde::{Deserialize, Serialize};

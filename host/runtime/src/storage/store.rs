@@ -57,7 +57,7 @@ pub use reader::{
     AuditRow, NoRunPosition, RunFilter, RunMatch, RunPosition, RunRecord, RunTotals, StoreReader,
     WithDamaged,
 };
-pub use rows::{DamagedRow, QuestionRow, RoomRow, RunRow, RunState, WaitRow};
+pub use rows::{CLOSED, DamagedRow, QuestionRow, RoomRow, RunRow, RunState, SERVED, WaitRow};
 pub use writer::{Collected, OpenStore, RemovedRun, Retention, StoreCheck};
 
 /// The reason why a store cannot be used.

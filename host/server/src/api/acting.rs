@@ -74,9 +74,17 @@ pub(crate) struct NoFields {}
 #[derive(Debug, Deserialize)]
 #[serde(tag = "decision", rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum SettleRequest {
-    Approve {},
-    Refuse { reason: Option<String> },
-    Answer { text: String },
+    /// With `arguments_sha256` it counts only for the arguments that were read.
+    Approve {
+        arguments_sha256: Option<String>,
+    },
+    Refuse {
+        reason: Option<String>,
+        arguments_sha256: Option<String>,
+    },
+    Answer {
+        text: String,
+    },
 }
 
 /// The body of a decision about changes. `version` is that of the changes as they were read.
@@ -305,18 +313,19 @@ impl Server {
         key: Option<&str>,
     ) -> Result<Value, Failure> {
         let action = match request {
-            SettleRequest::Approve {} | SettleRequest::Refuse { .. } => Action::Decide,
+            SettleRequest::Approve { .. } | SettleRequest::Refuse { .. } => Action::Decide,
             SettleRequest::Answer { .. } => Action::Say,
         };
         let row = self.run(session, action, run).await?;
         let (room, call) = question_of(&row, id)?;
         let word = match request {
-            SettleRequest::Approve {} => {
-                ControlCommand::Decide { call, approval: Approval::Approved }
+            SettleRequest::Approve { arguments_sha256 } => {
+                ControlCommand::Decide { call, approval: Approval::Approved, arguments_sha256 }
             }
-            SettleRequest::Refuse { reason } => {
+            SettleRequest::Refuse { reason, arguments_sha256 } => {
                 let reason = reason_of(reason, "it was refused at the server")?;
-                ControlCommand::Decide { call, approval: Approval::Refused { reason } }
+                let approval = Approval::Refused { reason };
+                ControlCommand::Decide { call, approval, arguments_sha256 }
             }
             SettleRequest::Answer { text } => {
                 check_text(&text, "answer")?;
@@ -335,8 +344,7 @@ impl Server {
             if steering::repeated(reader, &message)? {
                 return answer("recorded");
             }
-            let pending = PendingCall::find(reader, (&message.room, call), is_of_kind)
-                .map_err(|error| decided(reader, error, (&message.room, call)))?;
+            let pending = PendingCall::find(reader, (&message.room, call), is_of_kind)?;
             match pending.settle(reader, &message, false, MOST)? {
                 DecisionPlace::Recorded => answer("recorded"),
                 DecisionPlace::InMail | DecisionPlace::WaitsForResume => answer("waiting"),
@@ -377,8 +385,8 @@ impl Server {
     }
 
     fn steering_failure(&self, error: SteeringError) -> Failure {
-        let what = error.to_string();
-        let (status, code) = match error {
+        let (code, what) = (error.code(), error.to_string());
+        let status = match error {
             SteeringError::Store(error) => {
                 self.conversations().report_unreadable(&error);
                 return failed();
@@ -386,38 +394,25 @@ impl Server {
             SteeringError::Unconfirmed { error, .. } => {
                 self.conversations().report_unreadable(&error);
                 let what = "the store was lost after the request; it may still take effect";
-                return Failure::new(StatusCode::SERVICE_UNAVAILABLE, "unconfirmed", what);
+                return Failure::new(StatusCode::SERVICE_UNAVAILABLE, code, what);
             }
-            SteeringError::Unknown { .. } => (StatusCode::NOT_FOUND, "run_not_found"),
-            SteeringError::Ended { .. } | SteeringError::ReceiverEnded { .. } => {
-                (StatusCode::CONFLICT, "run_ended")
-            }
-            SteeringError::Interrupted { .. } => (StatusCode::CONFLICT, "run_interrupted"),
             SteeringError::UnknownTask { known, .. } => return unknown_task(&known),
-            SteeringError::NotRecorded { .. } => (StatusCode::SERVICE_UNAVAILABLE, "unconfirmed"),
-            SteeringError::Dropped { .. } => (StatusCode::CONFLICT, "not_read"),
-            SteeringError::NotPending { .. } => (StatusCode::NOT_FOUND, "question_not_found"),
-            SteeringError::DecisionOnItsWay { .. }
-            | SteeringError::AlreadyDecided { .. }
-            | SteeringError::DecisionReceived { .. } => (StatusCode::CONFLICT, "already_decided"),
             SteeringError::KeyReused { .. } => return key_reused(),
-            _ => (StatusCode::SERVICE_UNAVAILABLE, "not_received"),
+            SteeringError::Unknown { .. } | SteeringError::NotPending { .. } => {
+                StatusCode::NOT_FOUND
+            }
+            SteeringError::Ended { .. }
+            | SteeringError::ReceiverEnded { .. }
+            | SteeringError::Interrupted { .. }
+            | SteeringError::Dropped { .. }
+            | SteeringError::DecisionOnItsWay { .. }
+            | SteeringError::AlreadyDecided { .. }
+            | SteeringError::DecisionReceived { .. }
+            | SteeringError::Rejected { .. } => StatusCode::CONFLICT,
+            // It was not received or not recorded in time.
+            _ => StatusCode::SERVICE_UNAVAILABLE,
         };
         Failure::new(status, code, what)
-    }
-}
-
-/// The error of a call that does not wait: with the decision, if one is recorded.
-fn decided(
-    reader: &StoreReader,
-    error: SteeringError,
-    (room, call): (&RoomId, CallId),
-) -> SteeringError {
-    match (error, steering::recorded(reader, (room, call))) {
-        (SteeringError::NotPending { id, .. }, Ok(Some(decision))) => {
-            SteeringError::AlreadyDecided { id, decision: Some(decision) }
-        }
-        (error, _) => error,
     }
 }
 

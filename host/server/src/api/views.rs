@@ -9,18 +9,15 @@ use axum::{Extension, Json};
 use conclave_core::inspect::audit::{AuditEntry, decision_entry, entries};
 use conclave_core::inspect::background::BackgroundTasks;
 use conclave_core::inspect::explain::explain_denial;
-use conclave_core::inspect::questions::open_questions;
 use conclave_core::inspect::timeline::Timeline;
-use conclave_core::journal::pending_work::WaitKey;
 use conclave_core::journal::record::retold;
 use conclave_core::policy::roles::Action;
 use conclave_core::protocol::event::{Event, Record};
 use conclave_core::protocol::notice::Notice;
-use conclave_core::types::approval::approval_id;
 use conclave_core::types::ids::{CallId, Millis, RoomId};
 use conclave_runtime::overlay::diff::{TextChange, as_text, text_change};
 use conclave_runtime::overlay::{FolderChanges, PendingChange, RunChanges};
-use conclave_runtime::store::{RunRow, RunState, StoreError, StoreReader, WaitRow};
+use conclave_runtime::store::{RunRow, RunState, StoreError, StoreReader};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -30,8 +27,6 @@ use crate::conversations::FAILED;
 use crate::http::{Failure, Server};
 use crate::sessions::Session;
 
-/// The command of conversations, whose entry task waits for its next message.
-const CONVERSATION: &str = "serve";
 /// Bytes of both contents of a file up to which its difference is shown.
 const COMPARED: usize = 512 << 10;
 
@@ -160,33 +155,28 @@ impl Server {
     pub(crate) async fn question_view(&self, session: &Session) -> Result<Vec<Value>, Failure> {
         session.may(Action::List, None)?;
         let read = self.read(|reader, config| {
-            // The list of approvals has their requests, too.
-            let mut waits = reader.waits(None)?;
-            waits.retain(|row| row.wait.kind == "user");
-            waits.extend(reader.approvals(None)?);
-            waits.sort_by_key(|row| row.since);
+            let (questions, _) = reader.questions(None)?;
             let mut runs: BTreeMap<RoomId, Option<RunRow>> = BTreeMap::new();
             let mut all = Vec::new();
-            for wait in waits {
-                let run = wait.room.run();
-                if !runs.contains_key(&run) {
-                    let row = reader.run(&run)?;
-                    runs.insert(run.clone(), row);
+            for row in questions {
+                let id = row.wait.room.run();
+                if !runs.contains_key(&id) {
+                    let run = reader.run(&id)?;
+                    runs.insert(id.clone(), run);
                 }
-                let Some(Some(row)) = runs.get(&run) else { continue };
-                if row.config.as_deref() == Some(config)
-                    && let Some(value) = question_value(reader, row, &wait)?
-                {
-                    all.push((row.clone(), wait, value));
+                let Some(Some(run)) = runs.get(&id) else { continue };
+                if run.config.as_deref() != Some(config) || row.is_next_message(run) {
+                    continue;
                 }
+                all.extend(row.question.map(|question| (owner(run), question)));
             }
             Ok(all)
         });
-        let all = read.await?.into_iter().filter_map(|(row, wait, mut value)| {
-            let owner = owner(&row);
+        let all = read.await?.into_iter().filter_map(|(owner, question)| {
             session.may(Action::Read, Some(&owner)).ok()?;
-            let action = if wait.wait.asks_approval() { Action::Decide } else { Action::Say };
-            value["may_answer"] = session.may(action, Some(&owner)).is_ok().into();
+            let mut value = json!(question);
+            value["roles"] = json!(question.may_answer);
+            value["may_answer"] = session.may(question.action(), Some(&owner)).is_ok().into();
             Some(value)
         });
         Ok(all.collect())
@@ -214,33 +204,6 @@ fn failed() -> Failure {
 fn now() -> Millis {
     use conclave_runtime::clock::{Clock as _, SystemClock};
     SystemClock.now()
-}
-
-/// A call or question that waits; `None` for one that was answered since, and for the next message
-/// of a conversation.
-fn question_value(
-    reader: &StoreReader,
-    run: &RunRow,
-    row: &WaitRow,
-) -> Result<Option<Value>, StoreError> {
-    let WaitKey::Call(call) = row.wait.key else { return Ok(None) };
-    let mut value = json!({
-        "id": approval_id(&row.room, call), "run": run.run, "room": row.room,
-        "kind": row.wait.kind, "since": row.since,
-    });
-    if row.wait.asks_approval() {
-        value["request"] = json!(row.wait.request);
-        return Ok(Some(value));
-    }
-    let questions = open_questions(reader.records(&row.room)?);
-    let Some(question) = questions.into_iter().find(|question| question.call == call) else {
-        return Ok(None);
-    };
-    if run.command == CONVERSATION && question.task.as_str() == run.entry {
-        return Ok(None);
-    }
-    (value["task"], value["text"]) = (json!(question.task), question.prompt.into());
-    Ok(Some(value))
 }
 
 /// The version of changes: whoever decides about them names it, so that only what was read is

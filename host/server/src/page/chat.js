@@ -286,9 +286,17 @@ async function list(chosen) {
     return option;
   }));
   if (!conversations.length) {
-    // Each person begins conversations of their own, and the first one by coming here.
-    const { id } = await call("/api/conversations", {});
-    return list(id);
+    // Each person begins conversations of their own, and the first one by coming here. Who may not
+    // begin one waits for those of others.
+    try {
+      const { id } = await call("/api/conversations", {});
+      return list(id);
+    } catch (error) {
+      if (error.code !== "missing_role") throw error;
+      statusLine.textContent = "There is no conversation yet, and your role may not begin one.";
+      begin.disabled = send.disabled = text.disabled = true;
+      return;
+    }
   }
   const known = conversations.find(({ id }) => id === chosen) || conversations.find(({ is_open: isOpen }) => isOpen) || conversations[0];
   picker.value = known.id;

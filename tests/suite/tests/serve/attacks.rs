@@ -75,7 +75,7 @@ fn without_the_cookie_nothing_is_shown_and_a_token_counts_nowhere_else() {
     // The page is the same for everybody, and lets no address leave.
     let page = served.request("GET", "/", &headers, "");
     assert_eq!(page.status, 200);
-    assert_eq!(page.header("referrer-policy"), Some("no-referrer"));
+    assert_eq!(page.header("referrer-policy"), Some("same-origin"));
     assert!(!page.text.contains(served.token()) && !page.text.contains(&room));
 }
 

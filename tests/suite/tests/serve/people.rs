@@ -205,3 +205,40 @@ fn the_first_token_ends_the_access_of_the_printed_address_without_a_restart() {
     let again = served.post("/api/session", &json!({ "token": printed }));
     assert_eq!(refusal(&again), (401, "no_access"));
 }
+
+#[test]
+fn a_trusted_proxy_says_who_it_is_and_nobody_else_does() {
+    let with_proxy = |from: &str| {
+        let proxy = format!(
+            "[server.proxy]\nheader = \"X-Forwarded-User\"\nfrom = [\"{from}\"]\n\
+             [server.users.\"ada@example.org\"]\nrole = \"user\"\n"
+        );
+        let rig = echo(&format!("{WEB}{proxy}"));
+        let served = Served::start(&rig, &[]);
+        (rig, served)
+    };
+    let list = |served: &Served, names: &[&str]| {
+        let mut headers = served.own();
+        headers.retain(|(name, _)| *name != "Cookie");
+        headers.extend(names.iter().map(|name| ("x-FORWARDED-user", (*name).to_owned())));
+        served.request("GET", "/api/conversations", &headers, "")
+    };
+    let (_rig, served) = with_proxy("127.0.0.1/32");
+    assert_eq!(served.token(), "", "no address gives access");
+    assert_eq!(list(&served, &["ada@example.org"]).status, 200);
+    assert_eq!(refusal(&list(&served, &[])), (401, "no_access"));
+    assert_eq!(refusal(&list(&served, &["bob"])), (403, "no_access"));
+    let two = list(&served, &["ada@example.org", "bob"]);
+    assert_eq!(refusal(&two), (400, "wrong_proxy_header"));
+    // The header is no defence against other web sites, which a browser sends with it.
+    let foreign = [
+        ("Host", served.address().to_owned()),
+        ("Origin", "http://evil.example".to_owned()),
+        ("X-Forwarded-User", "ada@example.org".to_owned()),
+    ];
+    let refused = served.request("POST", "/api/conversations", &foreign, "{}");
+    assert_eq!(refusal(&refused), (403, "wrong_origin"));
+    // Another address than the proxy's names nobody.
+    let (_rig, served) = with_proxy("192.0.2.1");
+    assert_eq!(refusal(&list(&served, &["ada@example.org"])), (401, "no_access"));
+}

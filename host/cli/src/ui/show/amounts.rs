@@ -1,42 +1,19 @@
-//! Formatting of amounts and timestamps in tables, and parsing of timestamps.
+//! Amounts and timestamps in tables, and parsing of timestamps.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use conclave_core::inspect::amounts::{DAY, HOUR, MINUTE, SECOND, day_of, time};
+pub(crate) use conclave_core::inspect::amounts::{
+    about, ago, computing, count, downtime, moment, money, thousands, time_of_day, took,
+};
 use conclave_core::types::ids::Millis;
-use conclave_core::types::limits::TICK_MS;
 
-use super::{plural, time};
 use crate::program::error::CliError;
-
-const SECOND: u64 = 1_000;
-const MINUTE: u64 = 60 * SECOND;
-const HOUR: u64 = 60 * MINUTE;
-const DAY: u64 = 24 * HOUR;
 
 /// The current time.
 pub(crate) fn now() -> Millis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// Formats an age: `just now`, `3 min ago`, `2 days ago`.
-pub(crate) fn ago(at: Millis, now: Millis) -> String {
-    let passed = now.since(at);
-    match passed {
-        0..SECOND => "just now".to_owned(),
-        _ => format!("{} ago", about(passed)),
-    }
-}
-
-/// Formats a rough duration: `3 s`, `5 min`, `2 h`, `40 days`.
-pub(crate) fn about(ms: u64) -> String {
-    match ms {
-        0..SECOND => format!("{ms} ms"),
-        SECOND..MINUTE => format!("{} s", ms / SECOND),
-        MINUTE..HOUR => format!("{} min", ms / MINUTE),
-        HOUR..DAY => format!("{} h", ms / HOUR),
-        _ => plural(ms / DAY, "day", "days"),
-    }
 }
 
 /// Formats a rough remaining time, rounded up.
@@ -51,93 +28,12 @@ pub(crate) fn remaining(ms: u64) -> String {
     about(ms.div_ceil(unit).saturating_mul(unit))
 }
 
-/// Formats a precise duration: `12 ms`, `4.2 s`, `3 min 20 s`.
-pub(crate) fn took(ms: u64) -> String {
-    match ms {
-        0..MINUTE => time(Duration::from_millis(ms)),
-        MINUTE..HOUR => format!("{} min {} s", ms / MINUTE, ms % MINUTE / SECOND),
-        _ => format!("{} h {} min", ms / HOUR, ms % HOUR / MINUTE),
-    }
-}
-
-/// Formats the computing time of calls that took `wall_ms` together; `None` if it is too short to be
-/// known. It is counted in ticks of ten milliseconds, and a call into which one falls is charged for
-/// all of it, so that short calls seem to compute for longer than they take.
-pub(crate) fn computing(cpu_ms: u64, wall_ms: u64) -> Option<String> {
-    const KNOWN_MIN: u64 = 5 * TICK_MS;
-    (cpu_ms >= KNOWN_MIN && cpu_ms <= wall_ms).then(|| took(cpu_ms))
-}
-
-/// Formats the time in which no host ran, which is an upper bound unless it is exact.
-pub(crate) fn downtime(ms: u64, is_exact: bool) -> String {
-    if is_exact { took(ms) } else { format!("at most {}", took(ms)) }
-}
-
 /// Formats a [`Duration`] like [`took`].
 pub(crate) fn took_for(duration: Duration) -> String {
     if duration < Duration::from_millis(MINUTE) {
         return time(duration);
     }
     took(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// Formats micro-US-dollars with as many digits as are significant.
-pub(crate) fn money(micro_usd: u64) -> String {
-    let (dollars, rest) = (micro_usd / 1_000_000, micro_usd % 1_000_000);
-    match micro_usd {
-        0 => "$0".to_owned(),
-        1..100 => format!("$0.{rest:06}"),
-        100..1_000_000 => format!("$0.{:04}", rest / 100),
-        _ => format!("${dollars}.{:02}", rest / 10_000),
-    }
-}
-
-/// Formats a number in groups of three digits: `50 000`.
-pub(crate) fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let groups: Vec<&str> = digits
-        .as_bytes()
-        .rchunks(3)
-        .rev()
-        .filter_map(|group| std::str::from_utf8(group).ok())
-        .collect();
-    groups.join(" ")
-}
-
-/// Formats a count: up to four digits unchanged, longer ones in groups of three.
-pub(crate) fn count(number: u64) -> String {
-    if number > 9_999 { thousands(number) } else { number.to_string() }
-}
-
-/// Formats a timestamp as `2026-01-31 14:05:09` in UTC.
-pub(crate) fn moment(at: Millis) -> String {
-    let (days, within) = (at.0 / DAY, at.0 % DAY);
-    let (year, month, day) = day_of(days);
-    format!("{year:04}-{month:02}-{day:02} {}", clock(within))
-}
-
-/// Formats the time of day of a timestamp as `14:05:09` in UTC.
-pub(crate) fn time_of_day(at: Millis) -> String {
-    clock(at.0 % DAY)
-}
-
-fn clock(within: u64) -> String {
-    let (hours, minutes, seconds) =
-        (within / HOUR, within % HOUR / MINUTE, within % MINUTE / SECOND);
-    format!("{hours:02}:{minutes:02}:{seconds:02}")
-}
-
-/// The year, month and day that are this many days after 1970-01-01. Years are counted from March,
-/// so that a leap day is the last day.
-fn day_of(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + era * 400 + u64::from(month <= 2), month, day)
 }
 
 /// Parses the value of `--since` and `--before`: `90s`, `30min`, `2h`, `30d` before `now`, or a day
@@ -207,13 +103,6 @@ pub(crate) fn parse_usd(text: &str) -> Result<u64, CliError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn computing_that_is_too_short_to_be_known_is_left_out() {
-        let cases = [(0, 9_000), (40, 9_000), (60, 55), (60, 60), (1_200, 9_000)];
-        let texts = cases.map(|(cpu, wall)| computing(cpu, wall));
-        assert_eq!(texts, [None, None, None, Some("60 ms".into()), Some("1.2 s".into())]);
-    }
 
     #[test]
     fn moments_are_read_as_they_are_written() {

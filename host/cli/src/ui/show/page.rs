@@ -8,6 +8,8 @@ mod row;
 
 use std::fmt::Write as _;
 
+use conclave_core::inspect::timeline::groups::{RowGroup, group, span};
+use conclave_core::inspect::timeline::row_text::{tooltip, words};
 use conclave_core::inspect::timeline::{Lane, Timeline, TimelineRow};
 use conclave_runtime::store::RunState;
 
@@ -15,10 +17,9 @@ use super::amounts::{moment, took};
 use super::prompts::{PagePrompts, RunPrompts};
 use super::run_state::run_state;
 use super::timeline::fold::{ShownItem, as_one, fold, summary};
-use super::timeline::words::words;
 use super::timeline::{RunFacts, amounts};
 use html::{escape, source_of, tag_of};
-use row::{RowGroup, group, row as row_html};
+use row::row as row_html;
 
 /// The beginning of a page. The program overwrites only files that begin so.
 pub(crate) const BEGIN: &str = "<!doctype html>\n<!-- a run of Conclave -->\n";
@@ -176,19 +177,19 @@ fn lane_html(out: &mut String, lane: &Lane, rows: &[&TimelineRow], span_ms: u64)
         escape(lane.room.as_str()),
         escape(lane.entry.as_str()),
     );
-    let (x, wide) = html::span(lane.start_ms, lane.end_ms, span_ms);
+    let (x, wide) = span(lane.start_ms, lane.end_ms, span_ms);
     let _ = write!(
         out,
         "<rect class=\"track\" x=\"{x}\" y=\"0\" width=\"{wide}\" height=\"22\" rx=\"2\"/>"
     );
     for row in rows {
-        let (x, wide) = html::span(row.start_ms, row.end_ms, span_ms);
+        let (x, wide) = span(row.start_ms, row.end_ms, span_ms);
         let (y, high) = group(&row.what).place();
         let class = group(&row.what).class();
         let _ = write!(
             out,
             "<rect class=\"k-{class}\" x=\"{x}\" y=\"{y}\" width=\"{wide}\" height=\"{high}\"><title>{}</title></rect>",
-            escape(&row::tooltip(row))
+            escape(&tooltip(row))
         );
     }
     out.push_str("</svg></div>\n");

@@ -1,11 +1,9 @@
 //! The prompts of a run's model calls: a list with addresses, one prompt in full, and the text for
 //! the page.
 
-use std::collections::BTreeMap;
-
 use anstyle::Style;
-use conclave_core::inspect::prompts::{ModelPrompt, PromptMessage};
-use conclave_core::inspect::timeline::{RowSubject, TimelineRow};
+use conclave_core::inspect::prompts::{ModelPrompt, PromptMessage, RowPrompts};
+use conclave_core::inspect::timeline::TimelineRow;
 use conclave_core::types::ids::RoomId;
 use conclave_core::types::text::cut_bytes;
 use serde_json::{Value, json};
@@ -52,52 +50,34 @@ impl RunPrompts {
     /// size alone: each holds the whole history.
     pub(crate) fn add_to(&self, timeline: &mut Value) {
         let mut rows_left = TOGETHER;
-        let mut queues = self.queues();
+        let mut queues = RowPrompts::of(&self.0);
         let rows = timeline["rows"].as_array_mut().into_iter().flatten();
         for row in rows.filter(|row| row["type"] == "model") {
             let address = (row["room"].as_str().unwrap_or_default(), row["seq"].as_u64());
             let (room, Some(seq)) = address else { continue };
-            let Some(prompt) = take(&mut queues, &RoomId::from(room), seq) else { continue };
+            let Some(prompt) = queues.of_record(&RoomId::from(room), seq) else { continue };
             let written = json!(prompt.written());
             let bytes = written.to_string().len();
             rows_left = rows_left.saturating_sub(bytes);
             row["prompt"] = if rows_left > 0 { written } else { json!({ "bytes": bytes }) };
         }
     }
-
-    fn queues(&self) -> PromptQueues<'_> {
-        let mut queues = PromptQueues::new();
-        for prompt in self.0.iter().rev() {
-            queues.entry((prompt.room.clone(), prompt.seq)).or_default().push(prompt);
-        }
-        queues
-    }
-}
-
-/// The prompts of each record, the first one last.
-type PromptQueues<'a> = BTreeMap<(RoomId, u64), Vec<&'a ModelPrompt>>;
-
-fn take<'a>(queues: &mut PromptQueues<'a>, room: &RoomId, seq: u64) -> Option<&'a ModelPrompt> {
-    queues.get_mut(&(room.clone(), seq))?.pop()
 }
 
 /// The prompts that a page has space for.
 pub(super) struct PagePrompts<'a> {
-    queues: PromptQueues<'a>,
+    queues: RowPrompts<'a>,
     bytes_left: usize,
 }
 
 impl<'a> PagePrompts<'a> {
     pub(super) fn new(prompts: &'a RunPrompts) -> Self {
-        Self { queues: prompts.queues(), bytes_left: TOGETHER }
+        Self { queues: RowPrompts::of(&prompts.0), bytes_left: TOGETHER }
     }
 
     /// Returns the text of a row's prompt; `None` for other rows than those of model calls.
     pub(super) fn take(&mut self, row: &TimelineRow) -> Option<String> {
-        if !matches!(row.what, RowSubject::Model { .. }) {
-            return None;
-        }
-        let prompt = take(&mut self.queues, &row.room, row.seq)?;
+        let prompt = self.queues.take(row)?;
         let more = format!("conclave show {} --prompt", address(prompt));
         if self.bytes_left == 0 {
             return Some(more);

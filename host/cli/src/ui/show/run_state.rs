@@ -2,14 +2,12 @@
 //! `approvals`, `approve` and `resume` say the same.
 
 use anstyle::Style;
+pub(crate) use conclave_runtime::store::{CLOSED, SERVED};
 use conclave_runtime::store::{RunRow, RunState};
 
-use super::{BAD, GOOD, NAME, ODD};
+use super::style_of;
 use crate::program::shell::shell;
 
-/// The command under which conversations of browsers are stored. `conclave serve` continues them
-/// itself.
-pub(crate) const SERVED: &str = "serve";
 /// The command under which runs that people started at a server are stored.
 pub(crate) const API_RUN: &str = "api";
 
@@ -19,21 +17,10 @@ pub(crate) fn is_of_server(command: &str) -> bool {
     [SERVED, API_RUN].contains(&command)
 }
 
-/// The state of such a conversation while no server has it open.
-pub(crate) const CLOSED: &str = "closed";
-
 /// The word for a run's state, and its style.
 pub(crate) fn run_state(of: RunState, command: &str) -> (Style, String) {
-    match of {
-        // Its server left it in order, or continues it at its next start.
-        RunState::Interrupted if command == SERVED => (NAME, CLOSED.to_owned()),
-        RunState::Running | RunState::Queued | RunState::Asleep => (NAME, of.word()),
-        RunState::Interrupted => (ODD, "interrupted".to_owned()),
-        RunState::Ended(status) => {
-            let word = status.as_str().to_ascii_lowercase().replace('_', "-");
-            (if status.is_success() { GOOD } else { BAD }, word)
-        }
-    }
+    let (tone, word) = of.in_words(command);
+    (style_of(tone), word)
 }
 
 /// The state of a run one of whose calls is pending. An ended run has no pending calls.

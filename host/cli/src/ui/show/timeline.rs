@@ -3,10 +3,10 @@
 //! core computes the rows; `page` renders them for a browser.
 
 pub(crate) mod fold;
-pub(crate) mod words;
 
 use anstyle::Style;
 use conclave_core::inspect::telling::Tone;
+use conclave_core::inspect::timeline::row_text::{RowText, words};
 use conclave_core::inspect::timeline::{Timeline, TimelineRow, Totals};
 use conclave_runtime::overlay::ChangeDecision;
 use conclave_runtime::store::RunState;
@@ -16,7 +16,6 @@ use super::columns::{StyledText, line, width};
 use super::run_state::run_state;
 use super::{FAINT, NAME, ODD, bytes, foreign, paint, plural, printable, show_path, style_of};
 use fold::{ShownItem, fold};
-use words::{RowText, words};
 
 /// Blanks between a row's name and its text. Without colors, they separate the two.
 const GAP: usize = 2;

@@ -138,7 +138,10 @@ fn headers(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Vec<String> {
 }
 
 /// Reads `"10.0.0.0/8"`, or one address.
-fn networks(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Vec<IpNet> {
+pub(in crate::config) fn networks(
+    reader: &mut ConfigReader,
+    item: &SpannedValue<'_>,
+) -> Vec<IpNet> {
     let mut networks = Vec::new();
     for (item, name) in names_of(reader, item, true).unwrap_or_default() {
         match name.parse::<IpNet>().or_else(|_| name.parse::<IpAddr>().map(IpNet::from)) {

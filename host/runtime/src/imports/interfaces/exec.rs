@@ -42,10 +42,10 @@ impl ExecImport<'_> {
         let directory = directory.transpose()?;
         // Programs find the folders by their paths.
         let (plugin, task) = (&self.core.plugin, &self.core.start.task);
-        let folders = plugin.folders.iter().filter(|folder| !folder.is_overlay());
-        let checked = folders
-            .map(|folder| plugin.check_place(folder, (&folder.at, folder.is_writable()), task))
-            .collect::<Result<(), _>>();
+        let mut folders = plugin.folders.iter().filter(|folder| !folder.is_overlay());
+        let checked = folders.try_for_each(|folder| {
+            plugin.check_place(folder, (&folder.at, folder.is_writable()), task)
+        });
         checked.map_err(|record| ExecError::Denied(self.core.refuse(*record)))?;
         let side_effect = SideEffect::RunProgram {
             program: pattern.program().to_owned(),

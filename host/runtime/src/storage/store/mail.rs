@@ -76,7 +76,8 @@ impl ControlMessage {
     }
 
     /// The message as its room records it.
-    pub(crate) fn into_command(self) -> SentCommand {
+    #[must_use]
+    pub fn into_command(self) -> SentCommand {
         SentCommand { id: self.id, by: self.by, word: self.word }
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use conclave_core::inspect::questions::{Question, QuestionKind};
+use conclave_core::inspect::telling::Tone;
 use conclave_core::journal::pending_work::PendingWork;
 use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::types::outcome::Status;
@@ -175,7 +176,26 @@ impl RunRow {
     }
 }
 
+/// The command under which conversations of browsers are stored. `conclave serve` continues them
+/// itself.
+pub const SERVED: &str = "serve";
+/// The state of such a conversation while no server has it open.
+pub const CLOSED: &str = "closed";
+
 impl RunState {
+    /// The word for people for a run of this command, with its tone.
+    #[must_use]
+    pub fn in_words(self, command: &str) -> (Tone, String) {
+        match self {
+            // Its server left it in order, or continues it at its next start.
+            Self::Interrupted if command == SERVED => (Tone::Name, CLOSED.to_owned()),
+            Self::Running | Self::Queued | Self::Asleep => (Tone::Name, self.word()),
+            Self::Interrupted => (Tone::Odd, self.word()),
+            Self::Ended(status) if status.is_success() => (Tone::Good, self.word()),
+            Self::Ended(_) => (Tone::Bad, self.word()),
+        }
+    }
+
     /// Whether a process has the run open, or a worker takes it by itself: a message to it arrives.
     #[must_use]
     pub fn goes_on(self) -> bool {

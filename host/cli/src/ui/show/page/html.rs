@@ -10,9 +10,6 @@ use sha2::{Digest as _, Sha256};
 
 use crate::ui::show::printable;
 
-/// Width of the drawings, in units.
-const WIDTH: u64 = 1_000;
-
 /// Escapes text for an element or a quoted attribute. Invisible and bidirectional characters are
 /// escaped as in the terminal.
 pub(super) fn escape(text: &str) -> String {
@@ -48,18 +45,6 @@ pub(super) fn tag_of(state: RunState) -> &'static str {
     }
 }
 
-/// The start and the width of something in a drawing. The width is always visible.
-pub(super) fn span(start: u64, end: Option<u64>, span_ms: u64) -> (u64, u64) {
-    const LEAST: u64 = 3;
-    let at = |ms: u64| {
-        let units = u128::from(ms) * u128::from(WIDTH) / u128::from(span_ms.max(1));
-        u64::try_from(units).unwrap_or(WIDTH).min(WIDTH)
-    };
-    let from = at(start).min(WIDTH - LEAST);
-    let to = end.map_or(WIDTH, at);
-    (from, to.saturating_sub(from).max(LEAST))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,20 +62,5 @@ mod tests {
     fn a_style_is_named_by_what_it_is() {
         // The output of `printf '' | openssl dgst -sha256 -binary | base64`.
         assert_eq!(source_of(""), "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=");
-    }
-
-    #[test]
-    fn a_bar_is_inside_the_drawing_and_seen() {
-        for (start, end, span_ms) in [
-            (0, Some(0), 0),
-            (5, Some(5), 10),
-            (10, Some(10), 10),
-            (0, None, 10),
-            (u64::MAX, None, 1),
-            (9, Some(20), 10),
-        ] {
-            let (x, wide) = span(start, end, span_ms);
-            assert!(wide >= 3 && x + wide <= WIDTH, "{start} {end:?} {span_ms}: {x} {wide}");
-        }
     }
 }

@@ -148,11 +148,9 @@ impl RunFilter {
             );
             add(&first, FilterValue::Text(after.as_str().to_owned()));
         }
-        match self.status.as_deref().map(plain).as_deref() {
-            Some("running" | "interrupted" | "queued" | "asleep") => {
-                condition.push_str("AND status IS NULL ");
-            }
-            _ => {}
+        let status = self.status.as_deref().map(plain);
+        if let Some("running" | "interrupted" | "queued" | "asleep") = status.as_deref() {
+            condition.push_str("AND status IS NULL ");
         }
         condition.push_str(&format!("ORDER BY started DESC, {order} DESC"));
         if let Some(page) = page {

@@ -234,7 +234,7 @@ impl Thread {
         };
         for (index, answer) in answers.into_iter().enumerate() {
             let content = changes[index].content.as_ref();
-            let rejected = content.and_then(|(sha256, _)| self.rejected.get(sha256));
+            let rejected = content.and_then(|content| self.rejected.get(&content.sha256));
             let _ = answer.send(match (&recorded, rejected) {
                 // It is not there because it could not be stored, which tells more.
                 (Ok(all), Some(cause)) if all[index] == ChangeAnswer::NoContent => {

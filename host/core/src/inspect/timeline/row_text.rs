@@ -1,27 +1,26 @@
-//! The description of a timeline's row: one line for the terminal and the page, and the details
-//! that open below it on the page. Plugins' and models' text in it is not escaped; its consumers do
+//! The description of a timeline's row: one line for the terminal and the pages, and the details
+//! that open below it on a page. Plugins' and models' text in it is not escaped; its consumers do
 //! that.
 
 use std::time::Duration;
 
-use conclave_core::inspect::telling::{Tone, no_answer, passed_over};
-use conclave_core::inspect::timeline::{Effected, Given, RowSubject, SandboxUsage, TimelineRow};
-use conclave_core::types::completion::TokenUsage;
-
-use crate::ui::show::amounts::{computing, downtime, money, thousands};
-use crate::ui::show::{bytes, refusal, time};
+use super::{Effected, Given, RowSubject, SandboxUsage, TimelineRow};
+use crate::inspect::amounts::{bytes, computing, downtime, money, thousands, time, took};
+use crate::inspect::telling::{Tone, no_answer, passed_over};
+use crate::types::completion::TokenUsage;
 
 /// A row's kind, text and cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RowText {
-    pub(crate) name: String,
-    pub(crate) text: String,
-    pub(crate) amounts: String,
-    pub(crate) tone: Tone,
+pub struct RowText {
+    pub name: String,
+    pub text: String,
+    pub amounts: String,
+    pub tone: Tone,
 }
 
 /// The text of a row.
-pub(crate) fn words(row: &TimelineRow) -> RowText {
+#[must_use]
+pub fn words(row: &TimelineRow) -> RowText {
     let RowTelling { name, mut text, tone, .. } = tell_row(&row.what);
     if let (RowSubject::User { task, .. }, None) = (&row.what, row.end_ms) {
         text = format!("{task} waits for what you say");
@@ -38,11 +37,6 @@ pub(crate) fn words(row: &TimelineRow) -> RowText {
         amounts.push("not over".to_owned());
     }
     RowText { name, text, amounts: amounts.join(" · "), tone }
-}
-
-/// The details of a row's subject, each a key and a value that may be empty.
-pub(crate) fn details(what: &RowSubject) -> Vec<(&'static str, String)> {
-    tell_row(what).facts
 }
 
 /// `1 200 in, 80 out · $0.02`.
@@ -351,4 +345,71 @@ fn joined(parts: &[&str]) -> String {
 fn joined_with(between: &str, parts: &[&str]) -> String {
     let some: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
     some.join(between)
+}
+
+/// A row as one text, for its tooltip.
+#[must_use]
+pub fn tooltip(row: &TimelineRow) -> String {
+    let RowText { name, text, amounts, .. } = words(row);
+    let when = match row.end_ms {
+        Some(end) if end > row.start_ms => format!("{} to {}", took(row.start_ms), took(end)),
+        Some(_) => format!("at {}", took(row.start_ms)),
+        None => format!("from {}, not over", took(row.start_ms)),
+    };
+    let text: String = text.chars().take(160).collect();
+    format!("{name} {text}\n{when} {amounts}")
+}
+
+/// All details of a row.
+#[must_use]
+pub fn facts(row: &TimelineRow) -> Vec<(&'static str, String)> {
+    let mut facts = vec![("address", format!("{}:{}", row.room, row.seq))];
+    let from_to = match row.end_ms {
+        Some(end) => format!("{} to {}", took(row.start_ms), took(end)),
+        None => format!("from {}; its end is not in the store", took(row.start_ms)),
+    };
+    facts.push(("when", from_to));
+    facts.extend(tell_row(&row.what).facts);
+    if matches!(row.what, RowSubject::Denied { .. }) {
+        facts.push(("more", format!("conclave why {}:{}", row.room, row.seq)));
+    }
+    if let Some(used) = row.what.sandbox() {
+        let wall = time(Duration::from_micros(used.wall_us));
+        let cpu = computing(used.cpu_ms, used.wall_us / 1_000);
+        let cpu = cpu.map(|time| format!("{time} of computing"));
+        let (name, memory) = match used.is_sandboxed() {
+            true => ("sandbox", Some(format!("{} of memory at most", bytes(used.memory)))),
+            false => ("took", None),
+        };
+        let used: Vec<String> = [Some(wall), cpu, memory].into_iter().flatten().collect();
+        facts.push((name, used.join(", ")));
+    }
+    if row.abandoned {
+        facts.push(("given up", "nobody waited for its end any more".to_owned()));
+    }
+    facts.retain(|(_, value)| !value.is_empty());
+    facts
+}
+
+/// The answer to a question that was refused. A reason that says no more than the answer is left
+/// out.
+#[must_use]
+pub fn refusal(reason: &str) -> String {
+    match reason.trim().trim_end_matches(['.', '!']).to_lowercase().as_str() {
+        "" | "n" | "no" => "no, without a reason".to_owned(),
+        _ => format!("no: {reason}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_that_repeats_the_refusal_is_left_out() {
+        for reason in ["no", " No.", "n", ""] {
+            assert_eq!(refusal(reason), refusal(""), "{reason:?}");
+        }
+        assert_eq!(refusal("not on Sundays"), "no: not on Sundays");
+    }
 }

@@ -1,0 +1,88 @@
+//! The runs that a person may read, some at a time: for the API and for the page.
+
+use std::sync::Arc;
+
+use axum::http::Uri;
+use conclave_core::policy::roles::Action;
+use conclave_core::types::ids::{Principal, RoomId};
+use conclave_runtime::store::{RunFilter, RunRow};
+
+use super::bad_arguments;
+use crate::http::{Failure, Server};
+use crate::sessions::Session;
+
+/// Runs on a page of the list, if the request does not say how many, and at most.
+const PAGE: (usize, usize) = (50, 500);
+
+/// What a list of runs is narrowed to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RunQuery {
+    pub(crate) filter: RunFilter,
+    pub(crate) limit: Option<usize>,
+    /// The last run of the page before.
+    pub(crate) cursor: Option<String>,
+}
+
+/// Some runs of a list.
+pub(crate) struct RunPage {
+    pub(crate) runs: Vec<RunRow>,
+    /// The cursor of the runs that follow; `None` if there are none.
+    pub(crate) next: Option<RoomId>,
+}
+
+impl RunQuery {
+    /// Reads the query of an address. An empty value narrows nothing: it is that of a field which
+    /// nobody filled in.
+    pub(crate) fn of(uri: &Uri) -> Result<Self, Failure> {
+        let mut query = Self::default();
+        let text = uri.query().unwrap_or_default();
+        for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
+            let value = Some(value.into_owned()).filter(|value| !value.is_empty());
+            match &*name {
+                "status" => query.filter.status = value,
+                "agent" => query.filter.agent = value,
+                "text" => query.filter.text = value,
+                "cursor" => query.cursor = value,
+                "limit" => {
+                    let limit = value.map(|value| value.parse()).transpose();
+                    query.limit = limit.map_err(|_| bad_arguments("`limit` is a number"))?;
+                }
+                _ => {
+                    let what = "a list of runs takes status, agent, text, limit and cursor";
+                    return Err(bad_arguments(what));
+                }
+            }
+        }
+        Ok(query)
+    }
+}
+
+impl Server {
+    /// The runs of this config that match and that the person may read, the newest first.
+    pub(crate) async fn runs(
+        &self,
+        session: &Session,
+        query: RunQuery,
+    ) -> Result<RunPage, Failure> {
+        session.may(Action::List, None)?;
+        let RunQuery { mut filter, limit, cursor } = query;
+        let limit = limit.unwrap_or(PAGE.0).clamp(1, PAGE.1);
+        if let Some(cursor) = cursor {
+            let after = self.run(session, Action::Read, &cursor).await;
+            filter.after = Some(after.map_err(|_| bad_arguments("the cursor is of no run"))?.run);
+        }
+        filter.config = Some(self.conversations().config().to_owned());
+        // A person who may not read the runs of everybody reads only those of its own.
+        let others = Principal(Arc::from(""));
+        if session.may(Action::Read, Some(&others)).is_err() {
+            filter.principal = Some(session.identity.principal.clone());
+        }
+        // One more says whether there is another page.
+        filter.most = Some(limit + 1);
+        let mut runs = self.read(move |reader, _| reader.runs(&filter)).await?;
+        let has_more = runs.len() > limit;
+        runs.truncate(limit);
+        let next = runs.last().filter(|_| has_more).map(|row| row.run.clone());
+        Ok(RunPage { runs, next })
+    }
+}

@@ -1,0 +1,225 @@
+//! The pages of the server: HTML that is rendered here and readable without a script. A page shows
+//! what the core's `inspect` and the store say; it decides nothing. Small modules of the page's own
+//! keep it current and fetch more, and no other script can run.
+
+mod event;
+mod run;
+mod runs;
+mod text;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, LOCATION, SET_COOKIE};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
+use conclave_core::policy::roles::Action;
+use conclave_core::types::ids::Millis;
+use maud::{DOCTYPE, Markup, html};
+
+use crate::http::{Failure, Server};
+use crate::sessions::Session;
+
+/// The path to which a page's form sends a token.
+pub(crate) const LOGIN: &str = "/login";
+/// The first page of somebody who logged in on one.
+const FIRST: &str = "/runs";
+
+const STYLE: (&str, &str) = ("text/css; charset=utf-8", include_str!("page/page.css"));
+const LIVE: (&str, &str) = ("text/javascript; charset=utf-8", include_str!("page/live.js"));
+const ICON: (&str, &str) = ("image/svg+xml", include_str!("page/icon.svg"));
+
+/// The files of the pages, which need no session.
+pub(crate) const FILES: [(&str, (&str, &str)); 3] =
+    [("/page.css", STYLE), ("/live.js", LIVE), ("/icon.svg", ICON)];
+
+/// The places of the navigation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Conversations,
+    Runs,
+}
+
+impl Place {
+    const ALL: [Self; 2] = [Self::Runs, Self::Conversations];
+
+    fn path(self) -> &'static str {
+        match self {
+            Self::Conversations => "/",
+            Self::Runs => "/runs",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Conversations => "Conversations",
+            Self::Runs => "Runs",
+        }
+    }
+
+    /// The action that a person must be allowed to see the place.
+    fn action(self) -> Action {
+        match self {
+            Self::Conversations | Self::Runs => Action::List,
+        }
+    }
+}
+
+/// The routes of the pages.
+pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Server>)> {
+    let file = |(path, (kind, text))| (path, get(async move || ([(CONTENT_TYPE, kind)], text)));
+    let pages =
+        [(LOGIN, post(log_in)), ("/runs", get(runs::list)), ("/runs/{run}", get(run::show))];
+    FILES.into_iter().map(file).chain(pages).collect()
+}
+
+/// Whether a browser that asks for this path is to be answered with a page.
+pub(crate) fn is_page(path: &str) -> bool {
+    let is_below = |place: &str| path.strip_prefix(place).is_some_and(|rest| rest.starts_with('/'));
+    path == LOGIN
+        || Place::ALL.iter().any(|place| {
+            *place != Place::Conversations && (path == place.path() || is_below(place.path()))
+        })
+}
+
+/// A page that is not there, or not for this person.
+#[derive(Debug)]
+pub(crate) struct PageFailure(Failure);
+
+impl PageFailure {
+    /// The answer for a run of which no record can be read.
+    fn unreadable(run: &str) -> Self {
+        let what = format!("the run {run} has no readable records");
+        Self(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "failed", what))
+    }
+}
+
+impl<T: Into<Failure>> From<T> for PageFailure {
+    fn from(failure: T) -> Self {
+        Self(failure.into())
+    }
+}
+
+impl IntoResponse for PageFailure {
+    fn into_response(self) -> Response {
+        refused(self.0, None)
+    }
+}
+
+/// The page in place of one that is refused. Without access it has the form to log in, which leads
+/// to the page of the request.
+pub(crate) fn refused(failure: Failure, path: Option<&str>) -> Response {
+    let (status, body) = failure.into_parts();
+    let message = body["message"].as_str().unwrap_or_default();
+    let title = match status {
+        StatusCode::UNAUTHORIZED => "Log in",
+        StatusCode::NOT_FOUND => "Not found",
+        StatusCode::FORBIDDEN => "Not allowed",
+        _ => "That failed",
+    };
+    let page = document(
+        title,
+        None,
+        None,
+        &html! {
+            h1 { (title) }
+            p.problem role="alert" { (message) }
+            @if status == StatusCode::UNAUTHORIZED {
+                form.login method="post" action=(LOGIN) {
+                    input type="hidden" name="page" value=[path];
+                    label for="token" { "Token" }
+                    input id="token" name="token" type="password" autocomplete="current-password" required;
+                    button type="submit" { "Log in" }
+                }
+            }
+        },
+    );
+    (status, page).into_response()
+}
+
+/// Exchanges a token for a cookie, for a form without a script.
+async fn log_in(State(server): State<Server>, body: String) -> Response {
+    let (mut token, mut page) = (String::new(), FIRST.to_owned());
+    for (name, value) in url::form_urlencoded::parse(body.as_bytes()) {
+        match &*name {
+            "token" => value.trim().clone_into(&mut token),
+            // Only a page of this server: an address of another site is none.
+            "page" if is_page(&value) && value != LOGIN => page = value.into_owned(),
+            _ => {}
+        }
+    }
+    match server.access().begin_session(&token).await {
+        Ok(cookie) => {
+            let headers = [(SET_COOKIE, cookie), (LOCATION, page)];
+            (StatusCode::SEE_OTHER, headers).into_response()
+        }
+        Err(refusal) => refused(refusal.into(), Some(&page)),
+    }
+}
+
+/// A page of a place.
+fn page(title: &str, place: Place, session: &Session, body: &Markup) -> Html<String> {
+    document(title, Some(place), Some(session), body)
+}
+
+fn document(
+    title: &str,
+    place: Option<Place>,
+    session: Option<&Session>,
+    body: &Markup,
+) -> Html<String> {
+    let document = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width,initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " – Conclave" }
+                link rel="icon" href="/icon.svg" type="image/svg+xml";
+                link rel="stylesheet" href="/page.css";
+                script src="/live.js" type="module" {}
+            }
+            body {
+                a.skip href="#content" { "Skip to the content" }
+                header.top {
+                    a.home href="/runs" { "Conclave" }
+                    @if let Some(session) = session { (navigation(place, session)) }
+                }
+                main id="content" tabindex="-1" { (body) }
+            }
+        }
+    };
+    Html(document.into_string())
+}
+
+fn navigation(here: Option<Place>, session: &Session) -> Markup {
+    let may = |place: &Place| session.may(place.action(), None).is_ok();
+    html! {
+        nav aria-label="Pages" {
+            ul {
+                @for place in Place::ALL.iter().filter(|place| may(place)) {
+                    li {
+                        a href=(place.path()) aria-current=[(here == Some(*place)).then_some("page")] {
+                            (place.name())
+                        }
+                    }
+                }
+            }
+        }
+        p.who {
+            @if let Some(name) = session.name() { b { (text::foreign(name)) } " " }
+            span { (session.identity.role.as_str()) }
+        }
+    }
+}
+
+/// The present time.
+fn now() -> Millis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,442 @@
+//! `/runs/{run}`: one run. Its state and amounts, the tree of its tasks, a waterfall of its rooms,
+//! and its events in tree order, some at a time. Each event has an address.
+
+use std::collections::BTreeMap;
+
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::http::Uri;
+use axum::response::Html;
+use conclave_core::inspect::amounts::{moment, money, plural, thousands, took};
+use conclave_core::inspect::foreign_text::readable;
+use conclave_core::inspect::prompts::{ModelPrompt, RowPrompts, prompts};
+use conclave_core::inspect::timeline::groups::{RowGroup, group, span};
+use conclave_core::inspect::timeline::row_text::{tooltip, words};
+use conclave_core::inspect::timeline::{Lane, RowSubject, Timeline, TimelineRow};
+use conclave_core::journal::recovery::Unfinished;
+use conclave_core::policy::budget::Budget;
+use conclave_core::policy::roles::Action;
+use conclave_core::protocol::event::Record;
+use conclave_core::types::ids::{Millis, RoomId};
+use conclave_runtime::store::{RunRow, RunState, StoreError, StoreReader};
+use maud::{Markup, html};
+
+use super::event::{EventAddress, addresses, event};
+use super::text::{address, age, badge, foreign, foreign_block, run_path};
+use super::{PageFailure, Place, now, page};
+use crate::http::Server;
+use crate::sessions::Session;
+
+/// Events on a page.
+const EVENTS: usize = 200;
+/// Bars of all lanes together: a browser draws more only slowly.
+const BARS: usize = 3_000;
+/// Rows of the tree of tasks.
+const TASKS: usize = 200;
+
+/// The events that a page is narrowed to.
+#[derive(Debug, Default)]
+struct EventQuery {
+    /// The class of a group, or [`NOTABLE`].
+    kind: Option<String>,
+    /// A part of the event's line, in any case.
+    text: Option<String>,
+    /// The number of the first event.
+    from: usize,
+    /// The event that is shown in full.
+    event: Option<String>,
+}
+
+/// The kind of those events that a reader of a long run should notice.
+const NOTABLE: &str = "notable";
+
+impl EventQuery {
+    /// Reads the query of an address; other fields mean nothing.
+    fn of(uri: &Uri) -> Self {
+        let mut query = Self::default();
+        for (name, value) in url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
+        {
+            let value = Some(value.into_owned()).filter(|value| !value.is_empty());
+            match &*name {
+                "kind" => query.kind = value,
+                "text" => query.text = value,
+                "event" => query.event = value,
+                "from" => query.from = value.and_then(|from| from.parse().ok()).unwrap_or(0),
+                _ => {}
+            }
+        }
+        query
+    }
+
+    fn has(&self, row: &TimelineRow) -> bool {
+        let kind = self.kind.as_deref().is_none_or(|kind| match kind {
+            NOTABLE => row.what.stands_out(),
+            kind => group(&row.what).class() == kind,
+        });
+        kind && self.text.as_deref().is_none_or(|text| {
+            let row = words(row);
+            let line = format!("{} {}", row.name, row.text).to_lowercase();
+            line.contains(&text.to_lowercase())
+        })
+    }
+
+    fn address(&self, run: &str, from: Option<usize>) -> String {
+        let from = from.filter(|from| *from > 0).map(|from| from.to_string());
+        address(
+            &run_path(run),
+            [
+                ("kind", self.kind.as_deref()),
+                ("text", self.text.as_deref()),
+                ("from", from.as_deref()),
+            ],
+        )
+    }
+}
+
+/// What a page says about a run.
+struct RunView {
+    row: RunRow,
+    timeline: Timeline,
+    /// The limits of the run, each with what is used of it.
+    budgets: Vec<(Budget, u64, u64)>,
+    /// What the run waits for: kind and target.
+    waits: Vec<(String, String)>,
+    /// The prompts of the event that is shown in full.
+    prompts: Vec<ModelPrompt>,
+    pending_changes: usize,
+}
+
+pub(super) async fn show(
+    State(server): State<Server>,
+    Extension(session): Extension<Session>,
+    Path(run): Path<String>,
+    uri: Uri,
+) -> Result<Html<String>, PageFailure> {
+    let row = server.run(&session, Action::Read, &run).await?;
+    let query = EventQuery::of(&uri);
+    let has_event = query.event.is_some();
+    let now = now();
+    let read = server.read(move |reader, _| read(reader, row, has_event, now)).await?;
+    let view = read.ok_or_else(|| PageFailure::unreadable(&run))?;
+    let title = format!("Run {run}");
+    Ok(page(&title, Place::Runs, &session, &body(&view, &query, now)))
+}
+
+/// Reads a run; `None` if its records do not begin with an opening.
+fn read(
+    reader: &StoreReader,
+    row: RunRow,
+    has_event: bool,
+    now: Millis,
+) -> Result<Option<RunView>, StoreError> {
+    let rooms: Vec<RoomId> = reader.rooms(&row.run)?.into_iter().map(|room| room.room).collect();
+    let records = rooms.iter().map(|room| reader.records(room));
+    let records: Vec<Vec<Record>> = records.collect::<Result<_, _>>()?;
+    let prompts = match has_event {
+        true => records.iter().cloned().flat_map(prompts).collect(),
+        false => Vec::new(),
+    };
+    let budgets = records.first().cloned().map(budgets).unwrap_or_default();
+    let Some(mut timeline) = Timeline::of(records) else { return Ok(None) };
+    // The records of a run that goes on say nothing about the time since the newest.
+    if !matches!(row.state, RunState::Ended(_)) {
+        timeline.extend(row.until(now));
+    }
+    let waits = reader.waits(Some(&row.run))?.into_iter();
+    let waits = waits.map(|wait| (wait.wait.kind, wait.wait.target)).collect();
+    let pending_changes = reader.pending_changes(&row.run)?;
+    Ok(Some(RunView { row, timeline, budgets, waits, prompts, pending_changes }))
+}
+
+/// The limits of a run, with what its root room has used, by a fold of the room's records.
+fn budgets(records: Vec<Record>) -> Vec<(Budget, u64, u64)> {
+    let room = Unfinished::fold(records).room;
+    let (limits, spent) = (room.limits().clone(), room.spent());
+    // The room alone measures time and memory.
+    let measured =
+        Budget::ALL.into_iter().filter(|it| !matches!(it, Budget::Wall | Budget::History));
+    measured.filter_map(|it| Some((it, it.of(&spent), it.limit(&limits)?))).collect()
+}
+
+fn body(view: &RunView, query: &EventQuery, now: Millis) -> Markup {
+    let RunView { row, timeline, .. } = view;
+    let is_over = matches!(row.state, RunState::Ended(_));
+    let addresses = addresses(timeline);
+    html! {
+        div data-live[!is_over] {
+            (head(view, now))
+            (tasks(timeline, &addresses))
+            (lanes(timeline))
+        }
+        (events(view, query, &addresses))
+    }
+}
+
+fn head(view: &RunView, now: Millis) -> Markup {
+    let RunView { row, timeline, waits, .. } = view;
+    let (tone, word) = row.state.in_words(&row.command);
+    let ended = timeline.ended.as_ref();
+    let reason = ended.map(|ended| ended.reason.as_str()).or(row.reason.as_deref());
+    let cost = timeline.totals.cost().map_or_else(|| "not known".to_owned(), money);
+    let changes = view.pending_changes as u64;
+    let answer = ended.and_then(|ended| ended.answer.as_deref()).unwrap_or_default();
+    let for_people =
+        waits.iter().filter(|(kind, _)| matches!(&**kind, "approval" | "top-up" | "user"));
+    html! {
+        section.head id="head" {
+            p.crumbs { a href="/runs" { "Runs" } " / " code { (row.run) } }
+            h1 { (badge(tone, &word)) " " (foreign(&timeline.entry.to_string())) }
+            @if !timeline.message.is_empty() { (foreign_block(&timeline.message)) }
+            dl.facts {
+                (fact("Started", &age(row.started, now)))
+                (fact("Took", &html! { (took(timeline.took_ms)) }))
+                (fact("Cost", &html! { (cost) }))
+                (fact("Tokens", &html! { (thousands(timeline.totals.tokens())) }))
+                (fact("Who", &foreign(&row.principal)))
+                (fact("Records", &html! { (thousands(timeline.totals.records)) }))
+            }
+            ul.counts { @for count in counts(timeline) { li { (count) } } }
+            (budget_bars(view))
+            @for (kind, target) in for_people {
+                p.waits { "Waits for a person: " b { (kind) } " " (foreign(target)) }
+            }
+            @if changes > 0 {
+                p.waits {
+                    (plural(changes, "changed file waits", "changed files wait"))
+                    " to be applied or dropped"
+                }
+            }
+            @if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
+                p.reason { (foreign(reason)) }
+            }
+            @if !answer.is_empty() { div.answer { (foreign_block(answer)) } }
+        }
+    }
+}
+
+fn fact(name: &str, value: &Markup) -> Markup {
+    html! { div { dt { (name) } dd { (value) } } }
+}
+
+/// The amounts of a run that are not zero.
+fn counts(timeline: &Timeline) -> Vec<String> {
+    let totals = &timeline.totals;
+    [
+        (totals.steps, "step", "steps"),
+        (totals.model_calls, "model call", "model calls"),
+        (totals.tool_calls, "tool call", "tool calls"),
+        (totals.sandboxes, "sandbox", "sandboxes"),
+        (totals.side_effects, "side effect", "side effects"),
+        (totals.approvals, "approval", "approvals"),
+        (totals.denials, "refusal", "refusals"),
+        (totals.faults, "fault", "faults"),
+        (totals.background, "background task", "background tasks"),
+        (totals.resumed, "resumption", "resumptions"),
+    ]
+    .into_iter()
+    .filter(|(count, ..)| *count > 0)
+    .map(|(count, one, many)| plural(count, one, many))
+    .collect()
+}
+
+fn budget_bars(view: &RunView) -> Markup {
+    html! {
+        @if !view.budgets.is_empty() {
+            ul.budgets aria-label="Budget" {
+                @for (budget, used, limit) in &view.budgets {
+                    li {
+                        span { (budget.key().trim_start_matches("limits.run.")) }
+                        meter min="0" max=(limit) value=(used.min(limit))
+                            high=(limit - limit / 5) optimum="0" {}
+                        span.num { (budget.show(*used)) " of " (budget.show(*limit)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The tree of tasks and background tasks, each a link to its event.
+fn tasks(timeline: &Timeline, addresses: &[EventAddress]) -> Markup {
+    let is_task = |row: &TimelineRow| {
+        matches!(row.what, RowSubject::Task { .. } | RowSubject::Background { .. })
+    };
+    let tasks = timeline.rows.iter().zip(addresses).filter(|(row, _)| is_task(row));
+    let tasks: Vec<_> = tasks.take(TASKS + 1).collect();
+    // The depth among the tasks alone.
+    let mut above: Vec<u32> = Vec::new();
+    let depths: Vec<usize> = tasks
+        .iter()
+        .map(|(row, _)| {
+            while above.last().is_some_and(|depth| *depth >= row.depth) {
+                above.pop();
+            }
+            above.push(row.depth);
+            above.len() - 1
+        })
+        .collect();
+    html! {
+        @if tasks.len() > 1 {
+            section.tasks {
+                h2 { "Tasks" }
+                ol {
+                    @for ((row, address), depth) in tasks.iter().zip(depths).take(TASKS) {
+                        @let line = words(row);
+                        li class={ "d" (depth.min(8)) } {
+                            a href=(address.link(timeline.run.as_str())) {
+                                (foreign(&line.name))
+                            }
+                            " " span.faint { (foreign(&line.text)) }
+                            span.num { (length(row, timeline.took_ms)) }
+                        }
+                    }
+                }
+                @if tasks.len() > TASKS { p.faint { "More tasks are among the events below." } }
+            }
+        }
+    }
+}
+
+/// The duration of a row; with an ellipsis while it is not over.
+fn length(row: &TimelineRow, took_ms: u64) -> String {
+    match row.end_ms {
+        None => format!("{}…", took(took_ms.saturating_sub(row.start_ms))),
+        Some(end) => took(end.saturating_sub(row.start_ms)),
+    }
+}
+
+/// The waterfall of the rooms over time.
+fn lanes(timeline: &Timeline) -> Markup {
+    let mut of_room: BTreeMap<&RoomId, Vec<&TimelineRow>> = BTreeMap::new();
+    for row in timeline.rows.iter().filter(|row| group(&row.what) != RowGroup::Task).take(BARS) {
+        of_room.entry(&row.room).or_default().push(row);
+    }
+    html! {
+        section.lanes {
+            h2 { "Time" }
+            @for lane in &timeline.rooms {
+                @let rows = of_room.get(&lane.room).map_or(&[][..], Vec::as_slice);
+                (lane_row(lane, rows, timeline.took_ms))
+            }
+            div.axis {
+                span { "0" }
+                span { (took(timeline.took_ms / 2)) }
+                span { (took(timeline.took_ms)) }
+            }
+        }
+    }
+}
+
+fn lane_row(lane: &Lane, rows: &[&TimelineRow], span_ms: u64) -> Markup {
+    let (x, wide) = span(lane.start_ms, lane.end_ms, span_ms);
+    html! {
+        div.lane {
+            span.name { (foreign(&lane.entry.to_string())) " " code { (lane.room) } }
+            svg viewBox="0 0 1000 22" preserveAspectRatio="none" role="img"
+                aria-label={ "Room " (lane.room) ", " (lane.records) " records" } {
+                rect.track x=(x) y="0" width=(wide) height="22" {}
+                @for row in rows {
+                    @let (x, wide) = span(row.start_ms, row.end_ms, span_ms);
+                    @let (y, high) = group(&row.what).place();
+                    @let class = group(&row.what).class();
+                    rect class={ "k-" (class) } x=(x) y=(y) width=(wide) height=(high) {
+                        title { (readable(&tooltip(row))) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn events(view: &RunView, query: &EventQuery, addresses: &[EventAddress]) -> Markup {
+    let timeline = &view.timeline;
+    let run = timeline.run.as_str();
+    let chosen = query.event.as_ref();
+    let is_chosen = |address: &EventAddress| chosen.is_some_and(|event| address.is(event));
+    let all = timeline.rows.iter().zip(addresses);
+    let found: Vec<_> = all.filter(|(row, address)| query.has(row) || is_chosen(address)).collect();
+    let from = match found.iter().position(|(_, address)| is_chosen(address)) {
+        Some(place) => place / EVENTS * EVENTS,
+        None => query.from,
+    };
+    let mut prompts = RowPrompts::of(&view.prompts);
+    // In the order of all rows: several requests of one record are told apart by it.
+    let prompt_of: Option<&ModelPrompt> =
+        timeline.rows.iter().zip(addresses).find_map(|(row, at)| {
+            let prompt = prompts.take(row);
+            is_chosen(at).then_some(prompt).flatten()
+        });
+    let on_page = found.iter().skip(from).take(EVENTS);
+    let next = (found.len() > from + EVENTS).then_some(from + EVENTS);
+    html! {
+        section.events {
+            h2 { "Events " span.faint { (thousands(found.len() as u64)) } }
+            (kinds(timeline, query))
+            @if from > 0 {
+                @let earlier = query.address(run, Some(from.saturating_sub(EVENTS)));
+                p.more { a rel="prev" href=(earlier) { "Earlier events" } }
+            }
+            @if found.is_empty() { p.empty { "No event matches." } }
+            ol.rows id="rows" {
+                @for (row, address) in on_page {
+                    @let is_chosen = is_chosen(address);
+                    @let prompt = is_chosen.then_some(prompt_of).flatten();
+                    (event(row, address, run, timeline.took_ms, is_chosen, prompt))
+                }
+            }
+            @if let Some(next) = next {
+                p.more {
+                    a rel="next" data-append="#rows" href=(query.address(run, Some(next))) {
+                        "More events"
+                    }
+                }
+            }
+            p.faint {
+                "Times are the run's own, from " (moment(timeline.started))
+                " UTC; those in which no host ran are left out."
+            }
+        }
+    }
+}
+
+/// Links that narrow the events to a kind, with the form that searches them.
+fn kinds(timeline: &Timeline, query: &EventQuery) -> Markup {
+    let run = timeline.run.as_str();
+    let mut of_group: BTreeMap<&str, u64> = BTreeMap::new();
+    for row in &timeline.rows {
+        *of_group.entry(group(&row.what).class()).or_default() += 1;
+    }
+    let notable = timeline.rows.iter().filter(|row| row.what.stands_out()).count() as u64;
+    let groups = RowGroup::ALL.map(|group| (group.class(), group.name()));
+    let kinds = [(NOTABLE, "what stands out")].into_iter().chain(groups);
+    let kinds = kinds.filter_map(|(class, name)| {
+        let count = if class == NOTABLE { notable } else { *of_group.get(class)? };
+        Some((class, name, count)).filter(|(.., count)| *count > 0)
+    });
+    let link = |kind: Option<&str>| {
+        address(&run_path(run), [("kind", kind), ("text", query.text.as_deref())])
+    };
+    let current = |kind: Option<&str>| (query.kind.as_deref() == kind).then_some("true");
+    html! {
+        form.filters role="search" action=(run_path(run)) {
+            @if let Some(kind) = &query.kind { input type="hidden" name="kind" value=(kind); }
+            input type="search" name="text" aria-label="Text of an event"
+                placeholder="Search the events"
+                value=(query.text.as_deref().unwrap_or_default());
+            button type="submit" { "Search" }
+        }
+        ul.kinds aria-label="Kinds of events" {
+            li { a href=(link(None)) aria-current=[current(None)] { "all" } }
+            @for (class, name, count) in kinds {
+                li {
+                    a href=(link(Some(class))) aria-current=[current(Some(class))] {
+                        svg.key viewBox="0 0 9 9" aria-hidden="true" {
+                            rect class={ "k-" (class) } width="9" height="9" rx="2" {}
+                        }
+                        (name) " " span.faint { (thousands(count)) }
+                    }
+                }
+            }
+        }
+    }
+}
