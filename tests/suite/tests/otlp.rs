@@ -71,9 +71,8 @@ fn run(rig: &Rig, variables: &[(&str, &str)]) -> std::process::Output {
 
 fn rig() -> Rig {
     let replies = r#"{ "replies": [
-        { "tool_calls": [{ "id": "1", "name": "search.find", "arguments": { "query": "kettle" } }],
-          "usage": { "input_tokens": 11, "output_tokens": 7 } },
-        { "content": "On the stove." }
+        { "calls": [{ "name": "search.find", "args": { "query": "kettle" } }] },
+        "On the stove."
     ] }"#;
     Rig::new()
         .with_file("notes/a.md", "The kettle is on the stove.\n")
