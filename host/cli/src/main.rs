@@ -57,6 +57,11 @@ mod state {
     pub(crate) mod store_check;
     pub(crate) mod stored_run;
     pub(crate) mod stores;
+    #[cfg(feature = "otlp")]
+    pub(crate) mod telemetry;
+    #[cfg(not(feature = "otlp"))]
+    #[path = "no_telemetry.rs"]
+    pub(crate) mod telemetry;
     pub(crate) mod toolchain;
     pub(crate) mod watch;
 }
@@ -96,7 +101,8 @@ fn main() -> ExitCode {
         anstream::ColorChoice::Never.write_global();
     }
     let interrupts = Interrupts::listen();
-    if cli.command.runs() {
+    let runs = cli.command.runs();
+    if runs {
         ui::output::begin();
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -108,11 +114,18 @@ fn main() -> ExitCode {
             );
         }
     };
-    let code = match runtime.block_on(dispatch(cli.command, cli.output, interrupts)) {
+    let work = async {
+        if runs {
+            state::telemetry::begin(cli.output)?;
+        }
+        dispatch(cli.command, cli.output, interrupts).await
+    };
+    let code = match runtime.block_on(work) {
         Ok(code) => ExitCode::from(code),
         Err(error) => report(cli.output, &error),
     };
     ui::output::drain();
+    state::telemetry::end();
     // A thread that still reads from the terminal, or compiles, must not keep the program alive.
     runtime.shutdown_background();
     state::stores::wait_until_closed();

@@ -47,6 +47,7 @@ mod neighbours;
 mod nested;
 mod observers;
 mod operate;
+mod otlp;
 mod outputs;
 mod overlay;
 mod parking;

@@ -34,6 +34,7 @@ use crate::state::journals::{RunCommand, RunStorage};
 use crate::state::observers;
 use crate::state::setup::{self, EngineStart};
 use crate::state::store_address::with_named_store;
+use crate::state::telemetry;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::screen::{Screen, Verbosity, total_columns};
 use crate::ui::show::columns::width;
@@ -319,6 +320,7 @@ impl BatchRunner {
             subscribers
                 .push(Arc::new(PendingLine { screen: Arc::clone(&self.screen), is_run: false }));
         }
+        telemetry::add(&mut subscribers);
         RunOptions {
             ids: Arc::new(room_of(&self.room, index)),
             channels: Arc::new(BatchChannel { screen: Arc::clone(&self.screen), label }),

@@ -40,6 +40,7 @@ use crate::state::observers;
 use crate::state::setup::{self, EngineStart};
 use crate::state::state_folder::state_folder;
 use crate::state::store_address::with_named_store;
+use crate::state::telemetry;
 use crate::state::watch;
 use crate::ui::interrupt::Interrupts;
 use crate::ui::screen::{Screen, Verbosity, total_columns};
@@ -306,6 +307,7 @@ impl ChatSession {
         if output.json {
             subscribers.push(Arc::new(JsonLinesOnStdout));
         }
+        telemetry::add(&mut subscribers);
         RunOptions {
             ids: Arc::new(self.room.clone()),
             channels: Arc::new(self.channel.clone()),

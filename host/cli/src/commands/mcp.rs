@@ -25,6 +25,7 @@ use crate::state::journals::{ClientCallIds, RunCommand, RunStorage};
 use crate::state::observers;
 use crate::state::setup::{self, EngineStart, Warnings};
 use crate::state::store_address::with_named_store;
+use crate::state::telemetry;
 use crate::ui::interrupt::{Interrupts, terminated};
 use crate::ui::screen::{Screen, Verbosity};
 use crate::ui::show::trace::TracePrinter;
@@ -100,6 +101,7 @@ pub(crate) async fn mcp(
                 .with_addresses(storage.is_kept()),
         ));
     }
+    telemetry::add(&mut subscribers);
     let options = RunOptions {
         ids: Arc::new(ids),
         // The client gets the answer of `ask`, and no message before it.

@@ -38,6 +38,7 @@ use crate::state::setup::{self, EngineStart};
 use crate::state::state_folder::state_folder;
 use crate::state::store_address::with_named_store;
 use crate::state::stores::room_folder;
+use crate::state::telemetry;
 use crate::ui::interrupt::{Interrupts, terminated};
 use crate::ui::screen::{Screen, Verbosity};
 use crate::ui::show::run_state::{SERVED, is_of_server};
@@ -92,6 +93,7 @@ pub(crate) async fn serve(
         }
         subscribers.push(Arc::new(PendingLine { screen: Arc::clone(&screen), is_run: false }));
     }
+    telemetry::add(&mut subscribers);
     let attending = ControlListener::begin(store, &host, &screen);
     let hosts = hosts(address, args.public.as_deref());
     let encryption = match args.public.as_deref() {
@@ -147,6 +149,8 @@ pub(crate) async fn serve(
     for line in changes_of_conversations(&reader, &name) {
         screen.line(paint(ODD, line));
     }
+    // It blocks, and the runtime sends.
+    let _ = tokio::task::spawn_blocking(telemetry::end).await;
     Interrupts::exit(exit::OK)
 }
 

@@ -23,7 +23,7 @@ use crate::program::exit::{self, RunIncidents};
 use crate::program::shell::shell;
 use crate::state::control_inbox::ControlListener;
 use crate::state::journals::RunStorage;
-use crate::state::observers;
+use crate::state::{observers, telemetry};
 use crate::ui::interrupt::Interrupts;
 use crate::ui::screen::{Screen, Verbosity};
 use crate::ui::show::steps::Steps;
@@ -149,6 +149,7 @@ impl RunContext {
         let (user, screen, interrupts) =
             (Arc::clone(&self.user), Arc::clone(&self.screen), self.interrupts.clone());
         let (answers, answers_given) = (Arc::clone(&self.answers), self.answers_given);
+        telemetry::add(&mut subscribers);
         RunOptions {
             channels: Arc::new(Terminal {
                 user,

@@ -2,10 +2,10 @@
 //! is an ordinary subscriber and installs nothing; the program that sets up `tracing` decides where
 //! spans go.
 //!
-//! A step of an agent is `invoke_agent`. It lasts until the next step of its task begins, so that
-//! the tool calls are below it. A model call is `chat`, below the step or tool that asks. A tool
-//! call is `execute_tool`. A root room is below the span that awaits its outcome. A background task
-//! is below the step that started it.
+//! A turn of the entry task is `invoke_agent`, below the span that awaits its outcome. Below it is
+//! each step of an agent, `invoke_agent` too, which lasts until the next step of its task begins, so
+//! that the tool calls are below it. A model call is `chat`, below the step or tool that asks. A tool
+//! call is `execute_tool`. A background task is below the step that started it.
 
 mod open;
 

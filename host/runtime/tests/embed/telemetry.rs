@@ -226,14 +226,15 @@ async fn spans_are_below_what_caused_them_and_all_of_them_end() {
         [
             "request",
             "request > invoke_agent desk",
-            "request > invoke_agent desk",
-            "request > invoke_agent desk",
-            "request > invoke_agent desk > chat default",
-            "request > invoke_agent desk > chat default",
-            "request > invoke_agent desk > chat default",
-            "request > invoke_agent desk > execute_tool app.look",
-            "request > invoke_agent desk > invoke_agent digest",
-            "request > invoke_agent desk > invoke_agent digest > chat default",
+            "request > invoke_agent desk > invoke_agent desk",
+            "request > invoke_agent desk > invoke_agent desk",
+            "request > invoke_agent desk > invoke_agent desk",
+            "request > invoke_agent desk > invoke_agent desk > chat default",
+            "request > invoke_agent desk > invoke_agent desk > chat default",
+            "request > invoke_agent desk > invoke_agent desk > chat default",
+            "request > invoke_agent desk > invoke_agent desk > execute_tool app.look",
+            "request > invoke_agent desk > invoke_agent desk > invoke_agent digest",
+            "request > invoke_agent desk > invoke_agent desk > invoke_agent digest > chat default",
         ]
     );
 }
@@ -285,7 +286,7 @@ async fn attributes_have_the_names_of_the_conventions() {
         .unwrap();
     assert_eq!(
         (denied.0.as_str(), denied.1["capability"].as_str()),
-        ("request > invoke_agent desk > execute_tool app.look", "model")
+        ("request > invoke_agent desk > invoke_agent desk > execute_tool app.look", "model")
     );
 }
 
@@ -324,7 +325,11 @@ async fn a_run_that_is_dropped_leaves_nothing_open() {
     let _ = running.await;
     assert_eq!(
         collector.paths(),
-        ["invoke_agent desk", "invoke_agent desk > execute_tool app.look"]
+        [
+            "invoke_agent desk",
+            "invoke_agent desk > invoke_agent desk",
+            "invoke_agent desk > invoke_agent desk > execute_tool app.look",
+        ]
     );
     assert!(format!("{spans:?}").contains("rooms: Mutex { data: {}"), "nothing is kept: {spans:?}");
 }

@@ -29,6 +29,9 @@ pub(super) struct OpenSpans {
     pub(super) setup: Option<Arc<Setup>>,
     /// The step that started a background task. `None` for the current span of the room's loop.
     parent: Option<Span>,
+    /// The turn of the entry task, from its first step to its end. A background task has none: its
+    /// steps are below the one that started it.
+    turn: Option<Span>,
     /// Spans of steps and tools, with their tasks.
     calls: HashMap<CallId, (TaskName, Span)>,
     /// The latest step of each active task. Each task after the first was delegated to by the task
@@ -73,12 +76,14 @@ impl OpenSpans {
     ) {
         // A task only steps again when nothing that it waited for is active. Open spans of it, and
         // of tasks it delegated to, were abandoned.
-        self.task_ended(task);
+        self.end_steps(task);
+        if self.parent.is_none() && self.turn.is_none() {
+            self.turn = Some(turn(room, task));
+        }
         self.steps.push((task.clone(), call));
         self.latest = Some(call);
-        let parent = self.parent.clone().unwrap_or_else(Span::current);
         let span = info_span!(
-            target: "conclave", parent: &parent, "invoke_agent",
+            target: "conclave", parent: &self.above(), "invoke_agent",
             { SHOWN } = format!("invoke_agent {agent}"), { OPERATION } = "invoke_agent", { AGENT } = agent.as_str(),
             { CONVERSATION } = room.as_str(), { TASK } = task.as_str(), { ERROR } = Empty,
         );
@@ -129,12 +134,8 @@ impl OpenSpans {
         let of_server = setup.filter(|_| server.is_some()).map(|model| model.api.provider());
         let provider = provider.or(of_server).unwrap_or("_OTHER");
         // The call of a strategy has no span of its own to be the parent.
-        let parent = self
-            .calls
-            .get(&call)
-            .map(|(_, span)| span.clone())
-            .or_else(|| self.parent.clone())
-            .unwrap_or_else(Span::current);
+        let of_call = self.calls.get(&call).map(|(_, span)| span.clone());
+        let parent = of_call.unwrap_or_else(|| self.above());
         let span = info_span!(
             target: "conclave", parent: &parent, "chat",
             { SHOWN } = format!("chat {model}"), { OPERATION } = "chat", { PROVIDER } = provider, { REQUEST_MODEL } = model.as_str(),
@@ -149,8 +150,16 @@ impl OpenSpans {
         self.chats.remove(&(call, ordinal)).unwrap_or_else(Span::none)
     }
 
-    /// Ends the last step of a task and its abandoned spans.
+    /// Ends the last step of a task and its abandoned spans, and the turn if nothing is left of it.
     pub(super) fn task_ended(&mut self, task: &TaskName) {
+        self.end_steps(task);
+        if self.steps.is_empty() {
+            self.turn = None;
+        }
+    }
+
+    /// Ends the last step of a task and its abandoned spans.
+    fn end_steps(&mut self, task: &TaskName) {
         let first = self.steps.iter().position(|(of, _)| of == task).unwrap_or(self.steps.len());
         // The tasks that it delegated to end too, because they get no event of their own.
         let mut ended: Vec<TaskName> = self.steps.drain(first..).map(|(of, _)| of).collect();
@@ -168,9 +177,15 @@ impl OpenSpans {
 
     /// Ends all spans, since everything active in a room belongs to the turn of its entry task.
     pub(super) fn turn_stopped(&mut self) {
+        self.turn = None;
         self.steps.clear();
         self.chats.clear();
         self.calls.clear();
+    }
+
+    /// The span above the steps of this room.
+    fn above(&self) -> Span {
+        self.turn.clone().or_else(|| self.parent.clone()).unwrap_or_else(Span::current)
     }
 
     fn keep(&mut self, call: CallId, task: &TaskName, span: Span) {
@@ -184,6 +199,15 @@ impl OpenSpans {
         self.calls.remove(&call);
         self.chats.retain(|(of, _), _| *of != call);
     }
+}
+
+/// The span of a turn. The conventions have no other operation for the work of several agents.
+fn turn(room: &RoomId, entry: &TaskName) -> Span {
+    info_span!(
+        target: "conclave", "invoke_agent",
+        { SHOWN } = format!("invoke_agent {entry}"), { OPERATION } = "invoke_agent", { AGENT } = entry.as_str(),
+        { CONVERSATION } = room.as_str(), { TASK } = entry.as_str(),
+    )
 }
 
 #[cfg(test)]
