@@ -44,8 +44,11 @@ pub(crate) struct Figures {
     refusals: Counter<u64>,
     ends: Counter<u64>,
     /// When each open model call began.
-    open: Mutex<HashMap<(RoomId, CallId, u32), (ModelName, Millis)>>,
+    open: Mutex<HashMap<ModelCallId, (ModelName, Millis)>>,
 }
+
+/// A model call: its room, the call that sent it, and its number in that call.
+type ModelCallId = (RoomId, CallId, u32);
 
 impl Figures {
     pub(crate) fn new(meter: &Meter) -> Self {

@@ -79,6 +79,11 @@ impl Runs {
         Self { prepared, journals, subscribers, operator, store, active: Arc::default() }
     }
 
+    /// The task that a run begins with, unless its request names another.
+    pub(crate) fn entry(&self) -> &TaskName {
+        &self.prepared.setup().entry
+    }
+
     /// A receiver that is notified of changes of this run; `None` for a run of another process.
     pub(crate) fn changes(&self, run: &RoomId) -> Option<watch::Receiver<()>> {
         self.active().get(run).map(|active| active.changed.subscribe())
@@ -254,11 +259,10 @@ impl Subscriber for ActiveRun {
 }
 
 /// Whether a stored run was started by this request.
-pub(crate) fn is_started_by(records: &[Record], task: Option<&TaskName>, text: &str) -> bool {
+pub(crate) fn is_started_by(records: &[Record], task: &TaskName, text: &str) -> bool {
     records.first().is_some_and(|record| match &record.event {
         Event::RoomOpened { opening, .. } => {
-            opening.content.as_deref() == Some(text)
-                && task.is_none_or(|task| opening.entry == *task)
+            opening.content.as_deref() == Some(text) && opening.entry == *task
         }
         _ => false,
     })

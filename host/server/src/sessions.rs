@@ -13,6 +13,8 @@ use tokio::sync::watch;
 pub(crate) const SESSION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Sessions at once. One more ends the oldest.
 const SESSIONS: usize = 256;
+/// Sessions of one person at once; the oldest ends for another one.
+const OWN_SESSIONS: usize = 16;
 
 /// Who sends requests.
 #[derive(Clone, Debug)]
@@ -76,11 +78,15 @@ struct ActiveSession {
 impl Sessions {
     pub(crate) fn begin(&mut self, secret: &str, identity: Identity, now: Instant) -> Session {
         self.0.retain(|_, session| session.end > now);
-        if self.0.len() >= SESSIONS
-            && let Some(oldest) =
-                self.0.iter().min_by_key(|(_, session)| session.end).map(|(digest, _)| *digest)
-        {
-            self.0.remove(&oldest);
+        // Own sessions first, so that a person who logs in again and again ends nobody else's.
+        let is_own = |session: &ActiveSession| session.identity.principal == identity.principal;
+        let own = self.0.values().filter(|session| is_own(session)).count();
+        if own >= OWN_SESSIONS || self.0.len() >= SESSIONS {
+            let all = self.0.iter();
+            let displaceable = all.filter(|(_, it)| own < OWN_SESSIONS || is_own(it));
+            let oldest = displaceable.min_by_key(|(_, session)| session.end);
+            let oldest = oldest.map(|(digest, _)| *digest);
+            oldest.map(|oldest| self.0.remove(&oldest));
         }
         let session = ActiveSession { end: now + SESSION, identity, open: watch::Sender::new(()) };
         let handle = session.handle();
@@ -133,10 +139,17 @@ mod tests {
         assert!(sessions.find("a", begin).is_some() && sessions.find("b", begin).is_none());
         assert!(sessions.find("a", begin + SESSION).is_none());
         let later = begin + Duration::from_secs(1);
-        for number in 0..SESSIONS {
-            sessions.begin(&number.to_string(), identity(None), later);
+        let of = |name: &str| Identity { principal: Principal(name.into()), ..identity(None) };
+        for number in 0..OWN_SESSIONS {
+            sessions.begin(&format!("own{number}"), of("bob"), later);
         }
-        assert!(sessions.find("a", later).is_none() && sessions.find("0", later).is_some());
+        sessions.begin("own", of("bob"), later + Duration::from_secs(1));
+        assert_eq!(sessions.0.len(), OWN_SESSIONS + 1, "one of bob's has ended, and not ada's");
+        assert!(sessions.find("a", later).is_some());
+        for number in 0..SESSIONS {
+            sessions.begin(&number.to_string(), of(&number.to_string()), later);
+        }
+        assert!(sessions.find("a", later).is_none() && sessions.find("255", later).is_some());
         sessions.begin("z", identity(None), begin + SESSION + Duration::from_secs(2));
         assert_eq!(sessions.0.len(), 1, "ended sessions are forgotten");
     }

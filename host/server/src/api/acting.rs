@@ -202,7 +202,15 @@ impl Server {
         });
         match first.await? {
             None => Ok(false),
-            Some(records) if is_started_by(&records, task, text) => Ok(true),
+            Some(records)
+                if is_started_by(
+                    &records,
+                    task.unwrap_or(self.conversations().runs().entry()),
+                    text,
+                ) =>
+            {
+                Ok(true)
+            }
             Some(_) => Err(key_reused()),
         }
     }

@@ -106,8 +106,9 @@ fn look(
     let is_late = waited >= most;
     let run = || message.room.clone();
     match reader.mail().state(message)? {
-        // A message under a key may have been withdrawn by another request with it.
-        MailState::Gone if !reader.has_received(&message.room, &message.id)? => {
+        // Only a person at a server chooses ids: another request under the same one may have been
+        // recorded in place of this, or may have withdrawn it.
+        MailState::Gone if message.by.is_some() && !repeated(reader, message)? => {
             return Err(SteeringError::NotReceived { run: run(), most });
         }
         MailState::Gone => return Ok(Some(Delivery::Recorded(message.id.clone()))),
