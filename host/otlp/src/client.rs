@@ -70,7 +70,7 @@ impl HttpClient for Client {
             Ok(response) => {
                 self.note(Some(&format!("the collector answered {}", response.status())))
             }
-            Err(error) => self.note(Some(&whole(&**error))),
+            Err(error) => self.note(Some(&with_causes(&**error))),
         }
         sent
     }
@@ -96,7 +96,7 @@ async fn send(
 }
 
 /// An error with its causes.
-fn whole(error: &dyn std::error::Error) -> String {
+fn with_causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |error| error.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -29,36 +29,36 @@ pub(crate) fn begin(output: OutputArgs) -> Result<(), CliError> {
         let what = if has_content { "spans with their texts" } else { "spans without texts" };
         stderr::note(format!("{what} go to the collector {collector}"));
     }
-    let named = collector.clone();
+    let address = collector.clone();
     let report = move |why: &str| {
         let why = printable(why);
-        stderr::styled(ODD, format!("the collector {named} gets no spans at present: {why}"));
+        stderr::styled(ODD, format!("the collector {address} gets no spans at present: {why}"));
     };
     let options = ExportOptions { endpoint, has_content, report: Arc::new(report) };
     let export = Export::begin(options).map_err(|error| {
         CliError::usage(format!("{ENDPOINT}={collector} cannot be used: {error}"))
             .hint("name the collector as http://HOST:PORT, such as http://127.0.0.1:4318")
     })?;
-    *held() = Some(export);
+    *lock_export() = Some(export);
     Ok(())
 }
 
 /// Adds the subscribers that export.
 pub(crate) fn add(subscribers: &mut Vec<Arc<dyn Subscriber>>) {
-    if let Some(export) = &*held() {
+    if let Some(export) = &*lock_export() {
         subscribers.extend(export.subscribers().iter().cloned());
     }
 }
 
 /// Sends what is left. It blocks for some seconds at most, and needs the runtime.
 pub(crate) fn end() {
-    let export = held().take();
+    let export = lock_export().take();
     if let Some(export) = export {
         export.end();
     }
 }
 
-fn held() -> MutexGuard<'static, Option<Export>> {
+fn lock_export() -> MutexGuard<'static, Option<Export>> {
     EXPORT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
