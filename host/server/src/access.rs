@@ -225,7 +225,7 @@ impl Access {
         if let Some(session) = self.cookie_session(headers) {
             return Ok(session);
         }
-        // The token of the printed address is none of a program.
+        // The token of the printed address is for a browser, and gives a program no access.
         let token = bearer(headers).filter(|_| self.people.are_known());
         let token = token.ok_or(LoginRefusal::WrongToken)?;
         let known = lock(&self.sessions).find(token, Instant::now());

@@ -192,7 +192,7 @@ impl Server {
         Ok(self.readers().read(move |reader| read(reader, &config)).await?)
     }
 
-    /// Waits until the store shows a run that has begun, so that whoever is told of it finds it.
+    /// Waits until the store shows a run that has begun, so that a client finds it after the answer.
     pub(crate) async fn until_stored(&self, run: &RoomId) -> Result<RunRow, Failure> {
         let began = Instant::now();
         loop {

@@ -13,7 +13,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Extension, Json, Router, middleware};
 use conclave_core::policy::roles::{Action, RoleRefusal};
+use conclave_core::types::ids::Millis;
 use conclave_core::types::request::{Inbound, Refusal, RefusalCode};
+use conclave_runtime::clock::{Clock as _, SystemClock};
 use futures_util::stream::once;
 use futures_util::{Stream, StreamExt as _};
 use serde::Deserialize;
@@ -302,6 +304,11 @@ impl IntoResponse for Failure {
 
 async fn asset((kind, text): (&'static str, &'static str)) -> Response {
     ([(CONTENT_TYPE, kind)], text).into_response()
+}
+
+/// The time for what is shown.
+pub(crate) fn now() -> Millis {
+    SystemClock.now()
 }
 
 /// Reads a JSON body of limited size, within a limited time.

@@ -10,23 +10,20 @@ mod run;
 mod runs;
 mod text;
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, LOCATION, SET_COOKIE};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use conclave_core::policy::roles::Action;
-use conclave_core::types::ids::Millis;
 use maud::{DOCTYPE, Markup, html};
 
-use crate::http::{Failure, Server, form_body};
+use crate::http::{Failure, Server, form_body, now};
 use crate::sessions::Session;
 
 /// The path to which a page's form sends a token.
 pub(crate) const LOGIN: &str = "/login";
-/// The first page of somebody who logged in on one.
+/// The first page after a log-in.
 const FIRST: &str = "/runs";
 
 const STYLE: (&str, &str) = ("text/css; charset=utf-8", include_str!("page/page.css"));
@@ -240,10 +237,5 @@ fn navigation(here: Option<Place>, session: &Session) -> Markup {
 }
 
 /// The present time.
-fn now() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
 #[cfg(test)]
 mod tests;

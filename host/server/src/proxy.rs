@@ -61,7 +61,7 @@ impl ProxiedPeople {
     }
 }
 
-/// Whether a text can be the name of a person. A list of several is none.
+/// Whether a text can be the name of one person.
 fn is_name(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b',' | b';' | b'"');
     // The runs of the terminal have that owner, and whoever had the name would have them.

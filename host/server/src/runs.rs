@@ -268,7 +268,7 @@ pub(crate) fn is_started_by(records: &[Record], task: &TaskName, text: &str) -> 
     })
 }
 
-/// Leaves each call to those who decide it later: whoever starts a run need not be allowed to.
+/// Leaves each call to a later decision: the person who starts a run may have no right to decide.
 pub(crate) struct Later;
 
 impl Approver for Later {

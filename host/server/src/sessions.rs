@@ -24,7 +24,7 @@ pub(crate) struct Identity {
     pub(crate) credential: Credential,
 }
 
-/// How somebody is known.
+/// How a person was identified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Credential {
     /// By the token of the printed address, which names nobody.

@@ -13,12 +13,13 @@ use crate::toml;
 
 /// The libraries that programs embed and the program, with their folders and the target that is
 /// checked.
-const PACKAGES: [(&str, &str, &[&str]); 7] = [
+const PACKAGES: [(&str, &str, &[&str]); 8] = [
     ("conclave-trajectory", "host/trajectory", &["--lib"]),
     ("conclave-core", "host/core", &["--lib"]),
     ("conclave-models", "host/models", &["--lib"]),
     ("conclave-runtime", "host/runtime", &["--lib"]),
     ("conclave-mcp", "host/mcp", &["--lib"]),
+    ("conclave-otlp", "host/otlp", &["--lib"]),
     ("conclave-server", "host/server", &["--lib"]),
     ("conclave-host", "host/cli", &["--bin", "conclave"]),
 ];

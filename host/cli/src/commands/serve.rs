@@ -154,7 +154,7 @@ pub(crate) async fn serve(
     Interrupts::exit(exit::OK)
 }
 
-/// Serves until somebody ends the program. A service manager learns of it.
+/// Serves until the program is to end, and reports the beginning and the end to a service manager.
 async fn serve_until_stop(
     server: Server,
     listener: TcpListener,

@@ -50,7 +50,7 @@ pub(crate) fn add(subscribers: &mut Vec<Arc<dyn Subscriber>>) {
     }
 }
 
-/// Sends what is left. It blocks for some seconds at most, and needs the runtime.
+/// Sends the spans and figures that wait. It blocks for some seconds at most, and needs the runtime.
 pub(crate) fn end() {
     let export = lock_export().take();
     if let Some(export) = export {

@@ -54,8 +54,8 @@ pub struct TrustedProxy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerUser {
     pub role: Role,
-    /// The hash of the token, as a PHC string of argon2id; `None` for somebody whom only the proxy
-    /// names.
+    /// The hash of the token, as a PHC string of argon2id; `None` for a person without a
+    /// token, who comes by the proxy.
     pub token_hash: Option<String>,
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::types::ids::Millis;
 use crate::types::limits::TICK_MS;
+pub use crate::types::text::show_number as thousands;
 
 /// Milliseconds of a second.
 pub const SECOND: u64 = 1_000;
@@ -100,19 +101,6 @@ pub fn money(micro_usd: u64) -> String {
         100..1_000_000 => format!("$0.{:04}", rest / 100),
         _ => format!("${dollars}.{:02}", rest / 10_000),
     }
-}
-
-/// Formats a number in groups of three digits: `50 000`.
-#[must_use]
-pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let groups: Vec<&str> = digits
-        .as_bytes()
-        .rchunks(3)
-        .rev()
-        .filter_map(|group| std::str::from_utf8(group).ok())
-        .collect();
-    groups.join(" ")
 }
 
 /// Formats a count: up to four digits unchanged, longer ones in groups of three.

@@ -248,7 +248,7 @@ pub enum DecisionFault {
         /// The SHA-256 of the arguments of the call.
         current: String,
     },
-    /// The decision is none, such as an amount that is no number.
+    /// The decision cannot be read, such as an amount that is no number.
     #[error("{problem}")]
     Invalid {
         /// The reason.

@@ -104,7 +104,7 @@ pub enum SteeringError {
         /// The run.
         run: RoomId,
     },
-    /// The run received a stop and goes on.
+    /// The run received a stop, and has not ended.
     #[error("{run} received the stop, and has not ended within {} s", most.as_secs())]
     NotEnded {
         /// The run.

@@ -482,7 +482,8 @@ pub(super) fn changes_failure(error: &OverlayError) -> Failure {
     Failure::new(StatusCode::CONFLICT, code, what).with("files", json!(files))
 }
 
-fn failed() -> Failure {
+/// The answer to a request that the store did not allow; the operator knows why.
+pub(super) fn failed() -> Failure {
     Failure::new(StatusCode::SERVICE_UNAVAILABLE, "failed", FAILED)
 }
 

@@ -12,21 +12,21 @@ use conclave_core::inspect::explain::explain_denial;
 use conclave_core::inspect::questions::{Question, QuestionFold};
 use conclave_core::inspect::timeline::Timeline;
 use conclave_core::journal::record::retold;
+use conclave_core::journal::recovery::Unfinished;
 use conclave_core::policy::roles::{Action, RoleRefusal};
-use conclave_core::protocol::event::{Event, Record};
+use conclave_core::protocol::event::Record;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::approval::parse_approval_id;
-use conclave_core::types::ids::{CallId, Millis, RoomId};
+use conclave_core::types::ids::{CallId, RoomId};
 use conclave_runtime::overlay::diff::{TextChange, as_text, text_change};
 use conclave_runtime::overlay::{FolderChanges, PendingChange, RunChanges};
 use conclave_runtime::store::{RunRow, RunState, StoreError, StoreReader};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::acting::{changes_failure, no_question};
+use super::acting::{changes_failure, failed, no_question};
 use super::{Problem, bad_arguments, owner};
-use crate::conversations::FAILED;
-use crate::http::{Failure, Server};
+use crate::http::{Failure, Server, now};
 use crate::sessions::Session;
 
 /// Bytes of both contents of a file up to which its difference is shown.
@@ -112,16 +112,14 @@ impl Server {
         let read =
             self.read(move |reader, _| Ok((reader.records(&run)?, reader.rooms(&run)?))).await?;
         let (records, rooms) = read;
-        let opening = records.iter().rev().find_map(|record| match &record.event {
-            Event::RoomOpened { opening, .. } | Event::RunStarted { opening, .. } => Some(opening),
-            _ => None,
-        });
+        // As the room has them, with the increases that were granted.
+        let room = (!records.is_empty()).then(|| Unfinished::fold(records).room);
         let parts: Vec<Value> = rooms
             .iter()
             .map(|room| json!({ "room": room.room, "entry": room.entry, "spent": room.spent }))
             .collect();
         Ok(json!({
-            "limits": opening.map(|opening| &opening.limits),
+            "limits": room.as_ref().map(|room| room.limits()),
             "spent": rooms.first().map(|root| root.spent),
             "rooms": parts,
         }))
@@ -228,17 +226,7 @@ impl Server {
     }
 }
 
-fn failed() -> Failure {
-    Failure::new(StatusCode::SERVICE_UNAVAILABLE, "failed", FAILED)
-}
-
-fn now() -> Millis {
-    use conclave_runtime::clock::{Clock as _, SystemClock};
-    SystemClock.now()
-}
-
-/// The version of changes: whoever decides about them names it, so that only what was read is
-/// applied.
+/// The version of changes: a decision about them names it, so that only what was read is applied.
 pub(super) fn version_of(changes: &RunChanges) -> String {
     let mut digest = Sha256::new();
     for folder in &changes.folders {

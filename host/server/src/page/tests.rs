@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::*;
 use crate::api::views::PersonQuestion;
+use conclave_core::types::ids::Millis;
 
 /// A call that waits, with what a careless renderer would let through.
 fn waiting(may_settle: Result<(), RoleRefusal>) -> PersonQuestion {

@@ -36,7 +36,7 @@ pub enum DecisionPlace {
     Recorded,
     /// In the mail of a run in progress, whose process takes it when it next looks.
     InMail,
-    /// In the mail, until a process goes on with the run.
+    /// In the mail, until a process resumes the run.
     WaitsForResume,
 }
 

@@ -41,7 +41,7 @@ pub fn tell(
     if let RunState::Ended(status) = row.state {
         return Err(SteeringError::Ended { run, status });
     }
-    // A run whose records cannot be read goes on nowhere, so the text would be lost.
+    // No process can resume a run whose records cannot be read, so the text would be lost.
     let records = reader.records(&run)?;
     let ControlCommand::Tell { task, .. } = &message.word else {
         return send(reader, message, most).map(|_| TextPlace::Recorded);
