@@ -26,10 +26,12 @@ use conclave_runtime::store::{RunFilter, RunRow, StoreError, StoreReader, WaitRo
 use serde_json::{Value, json};
 
 use crate::conversations::FAILED;
+use crate::entity_tag::EntityTag;
 use crate::http::{Failure, Server};
 use crate::readers::ReadFailed;
 use crate::sessions::Session;
 use events::run_events;
+use metrics::ServerFigures;
 use run_list::{RunPage, RunQuery};
 
 /// The beginning of the paths of this version.
@@ -119,6 +121,7 @@ async fn list(
 ) -> Result<Json<Value>, Problem> {
     let RunPage { runs, next } = server.runs(&session, RunQuery::of(&uri)?).await?;
     let runs: Vec<Value> = runs.iter().map(run_value).collect();
+    let next = next.map(|place| place.to_string());
     Ok(Json(json!({ "runs": runs, "next": next })))
 }
 
@@ -172,7 +175,13 @@ async fn measure(
 ) -> Result<Response, Problem> {
     session.may(Action::Measure, None)?;
     let totals = server.read(|reader, config| reader.run_totals(config)).await?;
-    let text = metrics::text(&totals, server.open_streams());
+    let folds = server.folds();
+    let figures = ServerFigures {
+        streams: server.open_streams(),
+        folds: folds.open_runs(),
+        folded_records: folds.records(),
+    };
+    let text = metrics::text(&totals, &figures);
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 
@@ -190,6 +199,11 @@ impl Server {
     ) -> Result<T, Failure> {
         let config = self.conversations().config().to_owned();
         Ok(self.readers().read(move |reader| read(reader, &config)).await?)
+    }
+
+    /// The tag of an answer that depends on these values and on the program.
+    pub(crate) fn entity_tag(&self, values: &Value) -> EntityTag {
+        EntityTag::of(&json!([self.conversations().epoch(), values]))
     }
 
     /// Waits until the store shows a run that has begun, so that a client finds it after the answer.
@@ -222,6 +236,11 @@ impl Server {
         session.may(action, Some(&owner(&row)))?;
         Ok(row)
     }
+}
+
+/// A principal that owns no run. Who may read its runs may read those of everybody.
+pub(crate) fn nobody() -> Principal {
+    Principal(Arc::from(""))
 }
 
 pub(crate) fn owner(row: &RunRow) -> Principal {

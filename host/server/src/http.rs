@@ -30,6 +30,7 @@ use crate::connections;
 use crate::conversation::Conversation;
 use crate::conversations::Conversations;
 use crate::events::events;
+use crate::folds::RunFolds;
 use crate::followers::Followers;
 use crate::page;
 use crate::people::LoginRefusal;
@@ -69,6 +70,7 @@ struct ServerState {
     conversations: Conversations,
     readers: Readers,
     followers: Followers,
+    folds: RunFolds,
     streams: Arc<Semaphore>,
     acting: Arc<Semaphore>,
     /// Whether the server stops.
@@ -81,9 +83,17 @@ impl Server {
     pub fn new(access: Access, conversations: Conversations) -> Self {
         let [streams, acting] = [STREAMS, ACTING].map(|most| Arc::new(Semaphore::new(most)));
         let (readers, stopping) = (conversations.readers(), watch::Sender::new(false));
-        let followers = Followers::new(readers.clone());
-        let state =
-            ServerState { access, conversations, readers, followers, streams, acting, stopping };
+        let (followers, folds) = (Followers::new(readers.clone()), RunFolds::new(readers.clone()));
+        let state = ServerState {
+            access,
+            conversations,
+            readers,
+            followers,
+            folds,
+            streams,
+            acting,
+            stopping,
+        };
         Self(Arc::new(state))
     }
 
@@ -153,6 +163,10 @@ impl Server {
 
     pub(crate) fn followers(&self) -> &Followers {
         &self.0.followers
+    }
+
+    pub(crate) fn folds(&self) -> &RunFolds {
+        &self.0.folds
     }
 
     /// The permit of an event stream. It is not waited for: each waiting page would hold a

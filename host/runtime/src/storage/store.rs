@@ -54,8 +54,8 @@ pub(crate) use postgres::TestDatabase;
 #[cfg(feature = "postgres")]
 pub use postgres::{CopiedFiles, DatabaseCopy, PostgresKv};
 pub use reader::{
-    AuditRow, NoRunPosition, RunFilter, RunMatch, RunPosition, RunRecord, RunTotals, StoreReader,
-    WithDamaged,
+    AuditRow, NoRunListPlace, NoRunPosition, RunFilter, RunListPlace, RunMatch, RunPosition,
+    RunRecord, RunTotals, StoreReader, WithDamaged,
 };
 pub use rows::{CLOSED, DamagedRow, QuestionRow, RoomRow, RunRow, RunState, SERVED, WaitRow};
 pub use writer::{Collected, OpenStore, RemovedRun, Retention, StoreCheck};

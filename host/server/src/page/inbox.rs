@@ -11,12 +11,13 @@ use conclave_core::inspect::questions::{
 };
 use conclave_core::types::approval::{ApprovalRequest, led_by};
 use conclave_core::types::ids::Millis;
+use conclave_runtime::store::DamagedRow;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::text::{age, exact, exact_block, foreign, foreign_block, run_path};
+use super::text::{age, exact, exact_block, foreign, foreign_block, path_part, run_path};
 use super::{PageFailure, Place, now, page};
-use crate::api::views::PersonQuestion;
+use crate::api::views::{PersonQuestion, QuestionPage};
 use crate::http::{Failure, Server};
 use crate::sessions::Session;
 
@@ -55,8 +56,18 @@ async fn show(
     session: &Session,
     line: Option<Markup>,
 ) -> Result<Html<String>, PageFailure> {
-    let all = server.questions(session).await?;
-    Ok(page("Inbox", Place::Inbox, session, &view(&all, line.as_ref(), now())))
+    let QuestionPage { questions, damaged } = server.questions(session).await?;
+    let body = html! { (view(&questions, line.as_ref(), now())) (damaged_rows(&damaged)) };
+    Ok(page("Inbox", Place::Inbox, session, &body))
+}
+
+/// The rows of the store that cannot be read: something may wait in them.
+fn damaged_rows(damaged: &[DamagedRow]) -> Markup {
+    html! {
+        @for DamagedRow { room, what } in damaged {
+            p.problem { "A row of " code { (room) } " cannot be read: " (foreign(what)) }
+        }
+    }
 }
 
 /// Where a question stands, in a line.
@@ -218,7 +229,7 @@ fn reasons(ApprovalSubject { request, effects, .. }: &ApprovalSubject) -> Markup
 }
 
 fn forms(question: &Question) -> Markup {
-    let id: String = url::form_urlencoded::byte_serialize(question.id.as_bytes()).collect();
+    let id = path_part(&question.id);
     let path = format!("{}/questions/{id}", run_path(question.run.as_str()));
     let hidden = |decision: &str| {
         html! {

@@ -111,6 +111,7 @@ fn an_address_has_the_values_that_there_are() {
     let query = [("text", Some("a&b")), ("kind", None), ("from", Some(""))];
     assert_eq!(text::address("/runs", query), "/runs?text=a%26b");
     assert_eq!(text::run_path("a/b\"<"), "/runs/a%2Fb%22%3C");
+    assert_eq!(text::path_part("a b+ü:c1"), "a%20b%2B%C3%BC%3Ac1");
 }
 
 #[test]

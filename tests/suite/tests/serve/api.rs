@@ -208,6 +208,10 @@ fn runs_are_listed_by_pages_and_to_those_who_may_read_them() {
     assert_eq!((refused.status, &refused.body["code"]), (403, &json!("missing_role")));
     served.with_cookie(&vera);
     assert_eq!(run_ids(&served.get("/api/v1/runs").body).len(), 3);
+    // A cursor stays one when its run is removed: the list goes on with those before it.
+    let started = served.get(&format!("/api/v1/runs/{}", own[1])).body["started"].clone();
+    let behind = served.get(&format!("/api/v1/runs?cursor={started}.gone")).body;
+    assert!(run_ids(&behind).contains(&own[0]), "{behind}");
     let figures = served.get("/metrics");
     assert!(figures.text.contains("conclave_runs{state=\"running\"} 3"), "{}", figures.text);
 }
