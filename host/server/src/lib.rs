@@ -8,6 +8,7 @@
 
 mod access;
 mod api;
+mod cached;
 mod connections;
 mod conversation;
 mod conversations;
@@ -15,6 +16,7 @@ mod error;
 mod events;
 mod followers;
 mod http;
+mod markdown;
 mod operator;
 mod page;
 mod people;

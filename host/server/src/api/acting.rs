@@ -483,7 +483,7 @@ pub(super) fn changes_failure(error: &OverlayError) -> Failure {
 }
 
 /// The answer to a request that the store did not allow; the operator knows why.
-pub(super) fn failed() -> Failure {
+pub(crate) fn failed() -> Failure {
     Failure::new(StatusCode::SERVICE_UNAVAILABLE, "failed", FAILED)
 }
 

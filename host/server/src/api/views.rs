@@ -12,7 +12,6 @@ use conclave_core::inspect::explain::explain_denial;
 use conclave_core::inspect::questions::{Question, QuestionFold};
 use conclave_core::inspect::timeline::Timeline;
 use conclave_core::journal::record::retold;
-use conclave_core::journal::recovery::Unfinished;
 use conclave_core::policy::roles::{Action, RoleRefusal};
 use conclave_core::protocol::event::Record;
 use conclave_core::protocol::notice::Notice;
@@ -103,26 +102,6 @@ impl Server {
         all.extend(decisions.iter().map(|decision| (row.run.clone(), decision_entry(decision))));
         all.sort_by_key(|(_, entry)| entry.at);
         Ok(all)
-    }
-
-    /// The limits of a run and what it has used, with each room's part.
-    pub(crate) async fn budget_view(&self, session: &Session, run: &str) -> Result<Value, Failure> {
-        let row = self.run(session, Action::Read, run).await?;
-        let run = row.run.clone();
-        let read =
-            self.read(move |reader, _| Ok((reader.records(&run)?, reader.rooms(&run)?))).await?;
-        let (records, rooms) = read;
-        // As the room has them, with the increases that were granted.
-        let room = (!records.is_empty()).then(|| Unfinished::fold(records).room);
-        let parts: Vec<Value> = rooms
-            .iter()
-            .map(|room| json!({ "room": room.room, "entry": room.entry, "spent": room.spent }))
-            .collect();
-        Ok(json!({
-            "limits": room.as_ref().map(|room| room.limits()),
-            "spent": rooms.first().map(|root| root.spent),
-            "rooms": parts,
-        }))
     }
 
     /// What happened in a call, and why something was refused in it.
@@ -309,14 +288,6 @@ pub(super) async fn audit(
         value
     });
     Ok(Json(json!({ "entries": entries.collect::<Vec<_>>() })))
-}
-
-pub(super) async fn budget(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
-) -> Answer {
-    Ok(Json(server.budget_view(&session, &run).await?))
 }
 
 pub(super) async fn why(

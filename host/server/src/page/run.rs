@@ -14,18 +14,18 @@ use conclave_core::inspect::timeline::groups::{RowGroup, group, span};
 use conclave_core::inspect::timeline::row_text::{tooltip, words};
 use conclave_core::inspect::timeline::{Lane, RowSubject, Timeline, TimelineRow};
 use conclave_core::journal::recovery::Unfinished;
-use conclave_core::policy::budget::Budget;
+use conclave_core::policy::budget::{Budget, BudgetUse};
 use conclave_core::policy::roles::Action;
 use conclave_core::protocol::event::Record;
-use conclave_core::room::Room;
 use conclave_core::types::ids::{Millis, RoomId};
 use conclave_runtime::store::{RunRow, RunState, StoreError, StoreReader};
 use maud::{Markup, html};
 
 use super::act;
+use super::budgets::budget_bars;
 use super::event::{EventAddress, addresses, event};
 use super::parts::{RunPart, tabs};
-use super::text::{address, age, badge, foreign, foreign_block, run_path};
+use super::text::{address, age, badge, foreign, foreign_block, markdown, run_path};
 use super::{PageFailure, Place, now, page};
 use crate::http::Server;
 use crate::sessions::Session;
@@ -104,7 +104,7 @@ struct RunView {
     row: RunRow,
     timeline: Timeline,
     /// The limits of the run, each with what is used of it.
-    budgets: Vec<(Budget, u64, u64)>,
+    budgets: Vec<BudgetUse>,
     /// What the run waits for: kind and target.
     waits: Vec<(String, String)>,
     /// The prompts of the event that is shown in full.
@@ -145,7 +145,8 @@ fn read(
         false => Vec::new(),
     };
     let root = records.first().cloned().map(|records| Unfinished::fold(records).room);
-    let budgets = root.as_ref().map(budgets).unwrap_or_default();
+    let budgets = root.as_ref().map(|room| Budget::uses(room.limits(), &room.spent()));
+    let budgets = budgets.unwrap_or_default();
     let paused = root.and_then(|room| room.paused().map(str::to_owned));
     let Some(mut timeline) = Timeline::of(records) else { return Ok(None) };
     // The records of a run that goes on say nothing about the time since the newest.
@@ -156,15 +157,6 @@ fn read(
     let waits = waits.map(|wait| (wait.wait.kind, wait.wait.target)).collect();
     let pending_changes = reader.pending_changes(&row.run)?;
     Ok(Some(RunView { row, timeline, budgets, waits, prompts, pending_changes, paused }))
-}
-
-/// The limits of a run, with what its root room has used.
-fn budgets(room: &Room) -> Vec<(Budget, u64, u64)> {
-    let (limits, spent) = (room.limits().clone(), room.spent());
-    // The room alone measures time and memory.
-    let measured =
-        Budget::ALL.into_iter().filter(|it| !matches!(it, Budget::Wall | Budget::History));
-    measured.filter_map(|it| Some((it, it.of(&spent), it.limit(&limits)?))).collect()
 }
 
 fn body(view: &RunView, query: &EventQuery, session: &Session, now: Millis) -> Markup {
@@ -208,7 +200,7 @@ fn head(view: &RunView, now: Millis) -> Markup {
                 (fact("Records", &html! { (thousands(timeline.totals.records)) }))
             }
             ul.counts { @for count in counts(timeline) { li { (count) } } }
-            (budget_bars(view))
+            (budget_bars(&view.budgets))
             @for (kind, target) in for_people {
                 p.waits {
                     "Waits for a person: " b { (kind) } " " (foreign(target)) " "
@@ -226,12 +218,12 @@ fn head(view: &RunView, now: Millis) -> Markup {
             @if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
                 p.reason { (foreign(reason)) }
             }
-            @if !answer.is_empty() { div.answer { (foreign_block(answer)) } }
+            @if !answer.is_empty() { div.answer { (markdown(answer)) } }
         }
     }
 }
 
-fn fact(name: &str, value: &Markup) -> Markup {
+pub(super) fn fact(name: &str, value: &Markup) -> Markup {
     html! { div { dt { (name) } dd { (value) } } }
 }
 
@@ -254,23 +246,6 @@ fn counts(timeline: &Timeline) -> Vec<String> {
     .filter(|(count, ..)| *count > 0)
     .map(|(count, one, many)| plural(count, one, many))
     .collect()
-}
-
-fn budget_bars(view: &RunView) -> Markup {
-    html! {
-        @if !view.budgets.is_empty() {
-            ul.budgets aria-label="Budget" {
-                @for (budget, used, limit) in &view.budgets {
-                    li {
-                        span { (budget.key().trim_start_matches("limits.run.")) }
-                        meter min="0" max=(limit) value=(used.min(limit))
-                            high=(limit - limit / 5) optimum="0" {}
-                        span.num { (budget.show(*used)) " of " (budget.show(*limit)) }
-                    }
-                }
-            }
-        }
-    }
 }
 
 /// The tree of tasks and background tasks, each a link to its event.
