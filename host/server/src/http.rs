@@ -16,6 +16,7 @@ use conclave_core::policy::roles::{Action, RoleRefusal};
 use conclave_core::types::ids::Millis;
 use conclave_core::types::request::{Inbound, Refusal, RefusalCode};
 use conclave_runtime::clock::{Clock as _, SystemClock};
+use conclave_runtime::store::StoreCheck;
 use futures_util::stream::once;
 use futures_util::{Stream, StreamExt as _};
 use serde::Deserialize;
@@ -25,7 +26,9 @@ use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::access::{Access, guard};
+use crate::api::rights::GrantUses;
 use crate::api::{self, API};
+use crate::cached::Cached;
 use crate::connections;
 use crate::conversation::Conversation;
 use crate::conversations::Conversations;
@@ -73,6 +76,8 @@ struct ServerState {
     folds: RunFolds,
     streams: Arc<Semaphore>,
     acting: Arc<Semaphore>,
+    uses: Cached<GrantUses>,
+    check: Cached<StoreCheck>,
     /// Whether the server stops.
     stopping: watch::Sender<bool>,
 }
@@ -84,7 +89,7 @@ impl Server {
         let [streams, acting] = [STREAMS, ACTING].map(|most| Arc::new(Semaphore::new(most)));
         let (readers, stopping) = (conversations.readers(), watch::Sender::new(false));
         let (followers, folds) = (Followers::new(readers.clone()), RunFolds::new(readers.clone()));
-        let state = ServerState {
+        Self(Arc::new(ServerState {
             access,
             conversations,
             readers,
@@ -92,9 +97,10 @@ impl Server {
             folds,
             streams,
             acting,
+            uses: Cached::default(),
+            check: Cached::default(),
             stopping,
-        };
-        Self(Arc::new(state))
+        }))
     }
 
     /// Serves connections, with TLS if there is a certificate, until `stop` is ready. Event streams end then, and say when to come back;
@@ -167,6 +173,14 @@ impl Server {
 
     pub(crate) fn folds(&self) -> &RunFolds {
         &self.0.folds
+    }
+
+    pub(crate) fn cached_uses(&self) -> &Cached<GrantUses> {
+        &self.0.uses
+    }
+
+    pub(crate) fn cached_check(&self) -> &Cached<StoreCheck> {
+        &self.0.check
     }
 
     /// The permit of an event stream. It is not waited for: each waiting page would hold a

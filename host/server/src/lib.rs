@@ -8,6 +8,7 @@
 
 mod access;
 mod api;
+mod cached;
 mod connections;
 mod conversation;
 mod conversations;
@@ -17,6 +18,7 @@ mod events;
 mod folds;
 mod followers;
 mod http;
+mod markdown;
 mod operator;
 mod page;
 mod people;

@@ -3,9 +3,12 @@
 //! keep it current and fetch more, and no other script can run.
 
 mod act;
+mod audit;
+mod budgets;
 mod event;
 mod inbox;
 mod parts;
+mod rights;
 mod run;
 mod runs;
 mod text;
@@ -41,16 +44,23 @@ pub(crate) enum Place {
     Conversations,
     Runs,
     Inbox,
+    Rights,
+    Budgets,
+    Audit,
 }
 
 impl Place {
-    const ALL: [Self; 3] = [Self::Runs, Self::Inbox, Self::Conversations];
+    const ALL: [Self; 6] =
+        [Self::Runs, Self::Inbox, Self::Conversations, Self::Budgets, Self::Rights, Self::Audit];
 
     fn path(self) -> &'static str {
         match self {
             Self::Conversations => "/",
             Self::Runs => "/runs",
             Self::Inbox => "/inbox",
+            Self::Rights => "/rights",
+            Self::Budgets => "/budgets",
+            Self::Audit => "/audit",
         }
     }
 
@@ -59,13 +69,18 @@ impl Place {
             Self::Conversations => "Conversations",
             Self::Runs => "Runs",
             Self::Inbox => "Inbox",
+            Self::Rights => "Rights",
+            Self::Budgets => "Budgets",
+            Self::Audit => "Audit",
         }
     }
 
     /// The action that a person must be allowed to see the place.
     fn action(self) -> Action {
         match self {
-            Self::Conversations | Self::Runs | Self::Inbox => Action::List,
+            Self::Conversations | Self::Runs | Self::Inbox | Self::Budgets => Action::List,
+            Self::Rights => Action::Inspect,
+            Self::Audit => Action::Audit,
         }
     }
 }
@@ -85,8 +100,13 @@ pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Server>)> {
         ("/runs/{run}/background", get(parts::background)),
         ("/runs/{run}/changes", get(parts::changes).post(act::decide_changes)),
         ("/runs/{run}/audit", get(parts::audit)),
+        ("/runs/{run}/budget", get(budgets::of_run)),
         ("/runs/{run}/questions/{id}", post(act::settle).get(act::to_inbox)),
         ("/inbox", get(inbox::list)),
+        (inbox::REFUSE, post(act::refuse_selected).get(act::to_list)),
+        ("/rights", get(rights::show)),
+        ("/budgets", get(budgets::list)),
+        ("/audit", get(audit::show)),
     ];
     FILES.into_iter().map(file).chain(pages).collect()
 }

@@ -5,14 +5,17 @@ use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use conclave_core::policy::roles::Action;
+use conclave_core::types::approval::parse_approval_id;
+use conclave_core::types::ids::RoomId;
 use conclave_runtime::store::RunRow;
+use futures_util::StreamExt as _;
 use maud::{Markup, html};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::text::{address, run_path};
 use super::{PageFailure, inbox};
-use crate::api::acting::ReasonRequest;
+use crate::api::acting::{ReasonRequest, SettleRequest};
 use crate::api::{bad_arguments, owner};
 use crate::http::{Failure, Server, form_body};
 use crate::sessions::Session;
@@ -20,6 +23,10 @@ use crate::sessions::Session;
 /// The field with the number of records that the page showed. It is no part of the request, and
 /// tells a form from the same one on a later page.
 const SEEN: &str = "seen";
+
+/// Calls that are refused by one press, and those of them that are decided at once.
+const SELECTED: usize = 100;
+const AT_ONCE: usize = 4;
 
 /// A form as a browser sent it.
 struct Form<T> {
@@ -95,6 +102,52 @@ pub(super) async fn settle(
         Ok(_) => Ok(to_inbox(Path((run, id))).await.into_response()),
         Err(failure) => inbox::refused(&server, &session, failure).await,
     }
+}
+
+/// Refuses the selected calls, each for the arguments that were shown. The inbox then says which
+/// were not refused, and why.
+pub(super) async fn refuse_selected(
+    State(server): State<Server>,
+    Extension(session): Extension<Session>,
+    request: Request,
+) -> Result<Response, PageFailure> {
+    let body = form_body(request).await?;
+    let (mut reason, mut selected) = (None, Vec::new());
+    for (name, value) in url::form_urlencoded::parse(body.as_bytes()) {
+        match &*name {
+            "reason" => reason = Some(value.into_owned()).filter(|reason| !reason.is_empty()),
+            "question" => selected.extend(
+                value.split_once(' ').map(|(id, digest)| (id.to_owned(), digest.to_owned())),
+            ),
+            _ => return Err(bad_arguments("the form has a reason and questions").into()),
+        }
+    }
+    if selected.len() > SELECTED {
+        let what = format!("at most {SELECTED} calls are refused at once");
+        return Err(bad_arguments(&what).into());
+    }
+    let refuse = |(id, digest): (String, String)| {
+        let (server, session, reason) = (&server, &session, reason.clone());
+        async move {
+            let key = format!("{}?{id}&{digest}&{reason:?}", inbox::REFUSE);
+            let request = SettleRequest::Refuse { reason, arguments_sha256: Some(digest) };
+            let room = parse_approval_id(&id).map(|(room, _)| RoomId::from(room).run());
+            let settled = match room {
+                Some(run) => {
+                    let question = (run.as_str(), &*id);
+                    server.settle_question(session, question, request, Some(&key)).await.map(drop)
+                }
+                None => Err(bad_arguments("there is no such question")),
+            };
+            (id, settled)
+        }
+    };
+    let settled = futures_util::stream::iter(selected).map(refuse).buffered(AT_ONCE);
+    inbox::refused_selected(&server, &session, settled.collect().await).await
+}
+
+pub(super) async fn to_list() -> Redirect {
+    Redirect::to("/inbox")
 }
 
 /// Applies or drops the changes of the version that was shown.
