@@ -15,11 +15,15 @@ mod error;
 mod events;
 mod followers;
 mod http;
+#[cfg(feature = "oidc")]
+mod oidc;
 mod operator;
 mod page;
 mod people;
 mod proxy;
 mod readers;
+mod refusals;
+mod run_request;
 mod runs;
 mod sessions;
 mod tls;
@@ -29,6 +33,8 @@ pub use access::{Access, Address, Encryption};
 pub use conversations::{Conversations, RoomParts};
 pub use error::ServerError;
 pub use http::Server;
+#[cfg(feature = "oidc")]
+pub use oidc::{Oidc, OidcError};
 pub use operator::Operator;
 pub use people::People;
 
