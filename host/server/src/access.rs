@@ -3,7 +3,7 @@
 //! that restrict what the page may do are here too.
 
 #[cfg(feature = "oidc")]
-pub(crate) mod oidc;
+mod oidc;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use crate::error::ServerError;
 use crate::http::{Failure, Server};
 use crate::operator::Operator;
 use crate::page;
-use crate::page::login::{BEGIN, LOGIN};
+use crate::page::login::{BEGIN, CALLBACK, LOGIN};
 use crate::people::{LoginRefusal, People};
 use crate::refusals::{Surface, is_readable};
 use crate::sessions::{Credential, Identity, SESSION, Session, Sessions, is_same};
@@ -49,7 +49,7 @@ const OPEN_PATHS: [&str; 13] = [
     LOGIN,
     BEGIN,
     // Another site, the provider, leads here; the cookie of the log-in says whether it may.
-    "/login/callback",
+    CALLBACK,
 ];
 /// Those of them that only pages of this server use.
 const OWN_PATHS: [&str; 3] = [LOGIN_PATH, LOGIN, BEGIN];

@@ -34,6 +34,9 @@ const FAILED_PAUSE: Duration = Duration::from_secs(1);
 /// Log-ins that are remembered so that none counts twice. The provider remembers its codes too.
 const USED: usize = 1_024;
 
+/// Characters of a provider's reason.
+const DENIAL: usize = 40;
+
 /// A provider of OpenID Connect, and what the config says about its people.
 pub struct Oidc {
     config: OidcConfig,
@@ -211,7 +214,10 @@ impl Oidc {
     ) -> Result<OidcPerson, OidcRefusal> {
         self.provider.check_issuer(callback.issuer.as_deref()).await?;
         if let Some(error) = callback.error {
-            return Err(OidcRefusal::Denied(error));
+            // It is a word of the protocol, and shown as no more than one.
+            let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+            let word = error.chars().filter(is_plain).take(DENIAL).collect();
+            return Err(OidcRefusal::Denied(word));
         }
         let code = callback.code.ok_or(OidcRefusal::UnknownLogin)?;
         let verifier = attempt.verifier();

@@ -11,11 +11,10 @@ use futures_util::stream;
 
 use super::{Access, Encryption, lock};
 use crate::oidc::{Attempt, Callback, Oidc, OidcPerson, OidcRefusal, Renewal};
+use crate::page::login::CALLBACK;
 use crate::sessions::{Credential, Identity};
 use crate::tokens::random_text;
 
-/// The path to which a provider leads back.
-pub(crate) const CALLBACK: &str = "/login/callback";
 /// Seconds of a log-in at a provider.
 const ATTEMPT_AGE: u64 = 600;
 /// The interval between two looks at whom the provider is to be asked about.

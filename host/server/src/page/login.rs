@@ -21,6 +21,8 @@ use crate::refusals::Surface;
 pub(crate) const LOGIN: &str = "/login";
 /// The path that leads a browser to the provider.
 pub(crate) const BEGIN: &str = "/login/oidc";
+/// The path to which a provider leads back.
+pub(crate) const CALLBACK: &str = "/login/callback";
 /// The first page after a log-in.
 const FIRST: &str = "/runs";
 /// Bytes of the address of a page to which a log-in leads.

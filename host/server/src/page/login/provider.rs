@@ -8,8 +8,7 @@ use axum::response::{AppendHeaders, IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use maud::html;
 
-use super::{BEGIN, FIRST, page_after_login};
-use crate::access::oidc::CALLBACK;
+use super::{BEGIN, CALLBACK, FIRST, page_after_login};
 use crate::http::{Failure, Server};
 use crate::oidc::{Callback, OidcRefusal, ProviderFailure};
 use crate::page::text::address;
