@@ -221,8 +221,8 @@ impl Access {
             return Err(LoginRefusal::WrongToken);
         }
         let now = Instant::now();
-        let begun = sessions.find(secret, now);
-        Ok(begun.unwrap_or_else(|| sessions.begin(secret, identity, SESSION, now)))
+        let session = sessions.find(secret, now);
+        Ok(session.unwrap_or_else(|| sessions.begin(secret, identity, SESSION, now)))
     }
 
     /// Lets in whoever has the token of the printed address. A public one is used once.

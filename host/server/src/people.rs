@@ -310,17 +310,17 @@ mod tests {
         let users = [("ada".to_owned(), user)].into();
         let server = ServerConfig { users, ..ServerConfig::default() };
         let people = Arc::new(People::find(&server, None, "/c.toml".into()).unwrap());
-        let asked = |token: &str| {
+        let identify = |token: &str| {
             let (people, token) = (Arc::clone(&people), token.to_owned());
             tokio::spawn(async move { people.identify(&token).await })
         };
-        let right: Vec<_> = (0..8 * ATTEMPTS).map(|_| asked(&token.token)).collect();
+        let right: Vec<_> = (0..8 * ATTEMPTS).map(|_| identify(&token.token)).collect();
         for answer in right {
             assert_eq!(&*answer.await.unwrap().unwrap().principal.0, "ada");
         }
         assert!(people.pending().is_empty(), "nothing is remembered");
         // Others are attempts of their own.
-        let wrong: Vec<_> = (0..=ATTEMPTS).map(|number| asked(&number.to_string())).collect();
+        let wrong: Vec<_> = (0..=ATTEMPTS).map(|number| identify(&number.to_string())).collect();
         let mut refusals = Vec::new();
         for answer in wrong {
             refusals.push(answer.await.unwrap().unwrap_err());

@@ -98,8 +98,8 @@ impl OidcConfig {
             Some(value) => vec![value],
             None => Vec::new(),
         };
-        let given = values.into_iter().filter_map(|value| self.roles.get(value.as_str()?).copied());
-        given.max().or(self.role)
+        let roles = values.into_iter().filter_map(|value| self.roles.get(value.as_str()?).copied());
+        roles.max().or(self.role)
     }
 }
 
@@ -298,21 +298,21 @@ mod tests {
     #[test]
     fn a_person_is_named_by_a_claim_that_nobody_else_can_have() {
         let by_sub = oidc("");
-        let named = |config: &OidcConfig, claims: Value| {
+        let name_of = |config: &OidcConfig, claims: Value| {
             config.person(&claims).map(|Principal(name)| name.to_string())
         };
-        assert_eq!(named(&by_sub, json!({ "sub": "auth0|17" })).as_deref(), Ok("oidc:auth0|17"));
-        assert_eq!(named(&by_sub, json!({ "sub": "operator" })).as_deref(), Ok("oidc:operator"));
+        assert_eq!(name_of(&by_sub, json!({ "sub": "auth0|17" })).as_deref(), Ok("oidc:auth0|17"));
+        assert_eq!(name_of(&by_sub, json!({ "sub": "operator" })).as_deref(), Ok("oidc:operator"));
         let long = "x".repeat(NAME_MAX + 1);
         for sub in [json!(""), json!(17), json!("a b"), json!("a\nb"), json!("ä"), json!(long)] {
-            let refused = named(&by_sub, json!({ "sub": sub }));
+            let refused = name_of(&by_sub, json!({ "sub": sub }));
             assert_eq!(refused, Err(UnnamedPerson::NoName), "{sub}");
         }
         let by_email = oidc("name_claim = \"email\"");
         let email = |verified: Value| json!({ "email": "ada@x.org", "email_verified": verified });
-        assert_eq!(named(&by_email, email(json!(true))).as_deref(), Ok("oidc:ada@x.org"));
+        assert_eq!(name_of(&by_email, email(json!(true))).as_deref(), Ok("oidc:ada@x.org"));
         for verified in [json!(false), json!("true"), json!(1), Value::Null] {
-            let refused = named(&by_email, email(verified));
+            let refused = name_of(&by_email, email(verified));
             assert_eq!(refused, Err(UnnamedPerson::UnverifiedEmail));
         }
     }

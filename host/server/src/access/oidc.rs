@@ -46,12 +46,12 @@ impl Access {
         page: String,
     ) -> Option<Result<(String, String), OidcRefusal>> {
         let oidc = self.oidc()?;
-        let begun = async {
+        let beginning = async {
             let attempt = Attempt::new(page).map_err(|_| OidcRefusal::Busy)?;
             let url = oidc.authorization_url(&attempt, &self.redirect_uri(host)).await?;
             Ok((self.attempt_cookie(&attempt.cookie(), ATTEMPT_AGE), url))
         };
-        Some(self.reported(oidc, begun.await))
+        Some(self.reported(oidc, beginning.await))
     }
 
     /// Ends the log-in of a browser that the provider has led back.
@@ -62,7 +62,7 @@ impl Access {
         callback: Callback,
     ) -> Option<Result<EndedLogin, OidcRefusal>> {
         let oidc = self.oidc()?;
-        let ended = async {
+        let ending = async {
             let name = self.attempt_name();
             let attempt = super::cookies(headers)
                 .filter(|(other, _)| *other == name)
@@ -81,7 +81,7 @@ impl Access {
             let session = self.session_cookie(&secret, oidc.session());
             Ok(EndedLogin { cookies: [session, self.attempt_cookie("", 0)], page })
         };
-        Some(self.reported(oidc, ended.await))
+        Some(self.reported(oidc, ending.await))
     }
 
     /// Asks the provider about people again and again, and ends the sessions of those without

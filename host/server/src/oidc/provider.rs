@@ -143,9 +143,9 @@ impl Provider {
 
     /// Checks the issuer that a browser brings back (RFC 9207), so that the code of one provider is
     /// not sent to another.
-    pub(super) async fn check_issuer(&self, named: Option<&str>) -> Result<(), ProviderFailure> {
+    pub(super) async fn check_issuer(&self, issuer: Option<&str>) -> Result<(), ProviderFailure> {
         let is_required = self.metadata().await?.authorization_response_iss_parameter_supported;
-        let is_right = named.map_or(!is_required, |named| named == self.issuer);
+        let is_right = issuer.map_or(!is_required, |issuer| issuer == self.issuer);
         if is_right { Ok(()) } else { Err(ProviderFailure::Issuer) }
     }
 

@@ -84,7 +84,8 @@ impl Fixture {
     async fn log_in(&self) -> Result<OidcPerson, OidcRefusal> {
         let attempt = attempt();
         let callback = self.begin(&attempt).await;
-        self.end(attempt, callback).await
+        // Without the place of a log-in, which a failed one occupies for a while.
+        self.oidc.person(&attempt, callback, REDIRECT).await
     }
 
     /// Logs in while the provider behaves otherwise.
@@ -141,26 +142,26 @@ async fn a_callback_counts_once_in_the_browser_that_began() {
     let fixture = Fixture::new();
     let (own, other) = (attempt(), attempt());
     let callback = fixture.begin(&own).await;
-    let again = || Callback {
+    let same_query = || Callback {
         code: callback.code.clone(),
         state: callback.state.clone(),
         issuer: callback.issuer.clone(),
         error: None,
     };
-    let elsewhere = fixture.end(other.clone(), again()).await;
-    assert!(matches!(elsewhere, Err(OidcRefusal::UnknownLogin)), "{elsewhere:?}");
+    let in_other_browser = fixture.end(other.clone(), same_query()).await;
+    assert!(matches!(in_other_browser, Err(OidcRefusal::UnknownLogin)), "{in_other_browser:?}");
     for state in [None, Some(String::new()), Some(other.state())] {
-        let wrong = fixture.end(own.clone(), Callback { state, ..again() }).await;
+        let wrong = fixture.end(own.clone(), Callback { state, ..same_query() }).await;
         assert!(matches!(wrong, Err(OidcRefusal::UnknownLogin)), "{wrong:?}");
     }
     // The code of one log-in is of no use to another, which has another secret of PKCE.
-    let stolen = Callback { state: Some(other.state()), ..again() };
+    let stolen = Callback { state: Some(other.state()), ..same_query() };
     assert_eq!(failure(fixture.end(other, stolen).await), ProviderFailure::Revoked);
     let own_two = attempt();
-    let fresh = fixture.begin(&own_two).await;
-    let code = fresh.code.clone();
-    fixture.end(own_two.clone(), fresh).await.unwrap();
-    let replayed = Callback { code, state: Some(own_two.state()), ..again() };
+    let query = fixture.begin(&own_two).await;
+    let code = query.code.clone();
+    fixture.end(own_two.clone(), query).await.unwrap();
+    let replayed = Callback { code, state: Some(own_two.state()), ..same_query() };
     let replayed = fixture.end(own_two, replayed).await;
     assert!(matches!(replayed, Err(OidcRefusal::UnknownLogin)), "{replayed:?}");
     // A person who changes its mind is told so.
@@ -196,9 +197,9 @@ async fn a_token_for_something_else_is_refused() {
     ];
     for (claims, expected) in cases {
         let claims = claims.as_object().cloned().unwrap();
-        let shown = format!("{claims:?}");
+        let case = format!("{claims:?}");
         let refused = fixture.log_in_with(|it| it.claims = claims).await;
-        assert_eq!(problem(refused), expected, "{shown}");
+        assert_eq!(problem(refused), expected, "{case}");
     }
     // Clocks differ a little, and a token may be for several servers.
     let claims =
@@ -279,8 +280,8 @@ async fn another_issuer_and_a_provider_that_fails_are_refused() {
     let mixed =
         fixture.log_in_with(|it| it.callback_issuer = Some("https://evil.test".into())).await;
     assert_eq!(failure(mixed), ProviderFailure::Issuer);
-    let gone = Fixture::with(|config| config.issuer = "http://127.0.0.1:1".to_owned());
-    let refused = gone.oidc.authorization_url(&attempt(), REDIRECT).await;
+    let absent = Fixture::with(|config| config.issuer = "http://127.0.0.1:1".to_owned());
+    let refused = absent.oidc.authorization_url(&attempt(), REDIRECT).await;
     assert!(matches!(refused, Err(OidcRefusal::Provider(ProviderFailure::Unreachable))));
 }
 

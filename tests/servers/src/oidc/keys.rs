@@ -93,7 +93,10 @@ impl SigningKey {
                 let words = ["genpkey", "-algorithm", "RSA", "-outform", "DER"];
                 let made = Command::new("openssl").args(words).stderr(Stdio::null()).output();
                 let made = made.map_err(|error| format!("openssl: {error}"))?;
-                Ok(Self::Rsa(Box::new(RsaKeyPair::from_pkcs8(&made.stdout).map_err(rejected)?)))
+                // In one of two forms, by its version.
+                let key = RsaKeyPair::from_der(&made.stdout);
+                let key = key.or_else(|_| RsaKeyPair::from_pkcs8(&made.stdout));
+                Ok(Self::Rsa(Box::new(key.map_err(rejected)?)))
             }
             TokenSignature::EdDsa => {
                 let made = Ed25519KeyPair::generate_pkcs8(&random).map_err(unspecified)?;
