@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
-use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, SET_COOKIE};
+use axum::http::{StatusCode, Uri};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
@@ -38,6 +38,7 @@ use crate::followers::Followers;
 use crate::page;
 use crate::people::LoginRefusal;
 use crate::readers::Readers;
+use crate::refusals::Surface;
 use crate::sessions::Session;
 use crate::tls::ServerTls;
 
@@ -123,8 +124,17 @@ impl Server {
             () = serving => {}
             () = state.access().watch_tokens() => {}
             () = state.watch_certificate(tls) => {}
+            () = state.watch_logins() => {}
             () = stopping => {}
         }
+    }
+
+    /// Ends the sessions of people without access at their provider, again and again.
+    async fn watch_logins(&self) {
+        #[cfg(feature = "oidc")]
+        return self.access().watch_logins().await;
+        #[cfg(not(feature = "oidc"))]
+        std::future::pending().await
     }
 
     /// Takes a renewed certificate, again and again.
@@ -238,8 +248,10 @@ fn router(server: Server) -> Router {
         .chain(page::routes())
         .fold(assets, |router, (path, methods)| router.route(path, methods))
         .nest(API, api::router())
-        .fallback(async || Failure::missing())
-        .method_not_allowed_fallback(async || Failure::wrong_method())
+        .fallback(async |uri: Uri| Surface::of(uri.path()).refuse(Failure::missing(), None))
+        .method_not_allowed_fallback(async |uri: Uri| {
+            Surface::of(uri.path()).refuse(Failure::wrong_method(), None)
+        })
         .layer(DefaultBodyLimit::max(BODY))
         // The last layer is the outermost: a request is checked before anything reads it.
         .layer(middleware::from_fn_with_state(server.clone(), guard))
