@@ -1,11 +1,11 @@
-//! API v1: the runs of the server's config. A handler asks the store for what the person may read, or
+//! API v1: the runs of the server's configs. A handler asks the store for what the person may read, or
 //! calls the function of the library that the command line calls too; it decides nothing. Refusals
 //! are problem documents (RFC 9457).
 
 pub(crate) mod acting;
 pub(crate) mod budgets;
 mod events;
-mod metrics;
+pub(crate) mod metrics;
 pub(crate) mod openapi;
 pub(crate) mod rights;
 pub(crate) mod run_list;
@@ -30,12 +30,13 @@ use serde_json::{Value, json};
 
 use crate::conversations::FAILED;
 use crate::entity_tag::EntityTag;
+use crate::gateway::Gateway;
 use crate::http::{Failure, Server};
 use crate::readers::ReadFailed;
 use crate::sessions::Session;
+use crate::visible_configs::{ListedRuns, VisibleConfigs};
 use events::run_events;
-use metrics::ServerFigures;
-use run_list::{RunPage, RunQuery};
+use run_list::RunQuery;
 
 /// The beginning of the paths of this version.
 pub(crate) const API: &str = "/api/v1";
@@ -48,6 +49,7 @@ const STORED_LOOK: Duration = Duration::from_millis(10);
 pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Server>)> {
     vec![
         ("/openapi.json", get(document)),
+        ("/configs", get(configs)),
         ("/runs", get(list).post(acting::start)),
         ("/runs/{run}", get(read)),
         ("/runs/{run}/events", get(follow)),
@@ -105,7 +107,7 @@ impl IntoResponse for Problem {
             "code": body["error"],
             "detail": body["message"],
         });
-        for more in ["allowed", "files"] {
+        for more in ["allowed", "configs", "files"] {
             if let Some(value) = body.get(more) {
                 document[more] = value.clone();
             }
@@ -122,14 +124,16 @@ pub(crate) fn bad_arguments(what: &str) -> Failure {
     Failure::new(StatusCode::BAD_REQUEST, "bad_arguments", what)
 }
 
+async fn configs(Extension(visible): Extension<VisibleConfigs>) -> Json<Value> {
+    Json(json!({ "configs": visible.values() }))
+}
+
 async fn list(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
+    Extension(visible): Extension<VisibleConfigs>,
     uri: Uri,
 ) -> Result<Json<Value>, Problem> {
-    let RunPage { runs, next } = server.runs(&session, RunQuery::of(&uri)?).await?;
-    let runs: Vec<Value> = runs.iter().map(run_value).collect();
-    let next = next.map(|place| place.to_string());
+    let ListedRuns { runs, next } = visible.runs(RunQuery::of(&uri)?).await?;
+    let runs: Vec<Value> = runs.iter().map(|run| run.server.run_value(&run.row)).collect();
     Ok(Json(json!({ "runs": runs, "next": next })))
 }
 
@@ -139,7 +143,7 @@ async fn read(
     Path(run): Path<String>,
 ) -> Result<Json<Value>, Problem> {
     let row = server.run(&session, Action::Read, &run).await?;
-    let mut value = run_value(&row);
+    let mut value = server.run_value(&row);
     let (rooms, waits) = server
         .read(move |reader, _| Ok((reader.rooms(&row.run)?, reader.waits(Some(&row.run))?)))
         .await?;
@@ -171,25 +175,16 @@ async fn follow(
     Ok(server.until_end(session, events))
 }
 
-async fn ready(State(server): State<Server>) -> Result<&'static str, Problem> {
-    let filter = RunFilter { most: Some(1), ..RunFilter::default() };
-    server.read(move |reader, _| reader.runs(&filter)).await?;
+async fn ready(Extension(gateway): Extension<Gateway>) -> Result<&'static str, Problem> {
+    for server in gateway.servers() {
+        let filter = RunFilter { most: Some(1), ..RunFilter::default() };
+        server.read(move |reader, _| reader.runs(&filter)).await?;
+    }
     Ok("ready\n")
 }
 
-async fn measure(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-) -> Result<Response, Problem> {
-    session.may(Action::Measure, None)?;
-    let totals = server.read(|reader, config| reader.run_totals(config)).await?;
-    let folds = server.folds();
-    let figures = ServerFigures {
-        streams: server.open_streams(),
-        folds: folds.open_runs(),
-        folded_records: folds.records(),
-    };
-    let text = metrics::text(&totals, &figures);
+async fn measure(Extension(visible): Extension<VisibleConfigs>) -> Result<Response, Problem> {
+    let text = metrics::text(&visible.totals().await?);
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 
@@ -200,6 +195,29 @@ impl From<ReadFailed> for Failure {
 }
 
 impl Server {
+    /// Whether a run or a conversation is one of this config.
+    pub(crate) async fn has(&self, run: &str) -> Result<bool, Failure> {
+        if self.conversations().find(run).is_some() {
+            return Ok(true);
+        }
+        Ok(self.own_run(run).await?.is_some())
+    }
+
+    async fn own_run(&self, run: &str) -> Result<Option<RunRow>, Failure> {
+        let id = RoomId::from(run);
+        let row = self.read(move |reader, _| reader.run(&id)).await?;
+        Ok(row.filter(|row| row.config.as_deref() == Some(self.conversations().config())))
+    }
+
+    /// A run for clients, with the name of its config if there are others.
+    pub(crate) fn run_value(&self, row: &RunRow) -> Value {
+        let mut value = run_value(row);
+        if let Some(name) = self.config_name() {
+            value["config"] = name.into();
+        }
+        value
+    }
+
     /// Reads from the store, away from the loops of rooms. The config is that of the server.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
@@ -236,11 +254,8 @@ impl Server {
         action: Action,
         run: &str,
     ) -> Result<RunRow, Failure> {
-        let id = RoomId::from(run);
-        let row = self.read(move |reader, _| reader.run(&id)).await?;
-        let row = row.filter(|row| row.config.as_deref() == Some(self.conversations().config()));
         // The same answer as for a run that the person may not read.
-        let row = row.ok_or(RoleRefusal::ForeignRun)?;
+        let row = self.own_run(run).await?.ok_or(RoleRefusal::ForeignRun)?;
         session.may(action, Some(&owner(&row)))?;
         Ok(row)
     }
@@ -256,7 +271,7 @@ pub(crate) fn owner(row: &RunRow) -> Principal {
 }
 
 /// A run without the paths of this machine.
-pub(crate) fn run_value(row: &RunRow) -> Value {
+fn run_value(row: &RunRow) -> Value {
     let mut value = json!(row);
     value["state"] = row.state.word().into();
     if let Value::Object(fields) = &mut value {

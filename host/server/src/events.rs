@@ -12,9 +12,10 @@ use conclave_core::inspect::transcript::{EntryKind, TranscriptEntry};
 use futures_util::Stream;
 use futures_util::stream::unfold;
 use serde_json::{Value, json};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 
 use crate::conversation::{Conversation, ConversationState, ConversationStatus};
+use crate::http::StreamPermit;
 use crate::markdown;
 
 /// Entries that are prepared at once.
@@ -34,7 +35,7 @@ struct EventCursor {
     /// The number of the draft, and the bytes of it that were sent.
     draft: (u64, usize),
     ready: VecDeque<Event>,
-    _permit: OwnedSemaphorePermit,
+    _permit: StreamPermit,
 }
 
 /// Returns the events after the id `last`, or all.
@@ -42,7 +43,7 @@ pub(crate) fn events(
     conversation: Arc<Conversation>,
     epoch: &str,
     last: Option<&str>,
-    permit: OwnedSemaphorePermit,
+    permit: StreamPermit,
 ) -> impl Stream<Item = Result<Event, Infallible>> + use<> {
     let entries = conversation.state().transcript.entries().len();
     let known = last.map(|last| {

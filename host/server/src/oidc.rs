@@ -131,6 +131,11 @@ impl Oidc {
         })
     }
 
+    /// What the config says about it.
+    pub(crate) fn config(&self) -> &OidcConfig {
+        &self.config
+    }
+
     /// The host of the provider, for people.
     pub(crate) fn name(&self) -> &str {
         let rest = self.config.issuer.split_once("://").map_or("", |(_, rest)| rest);

@@ -81,12 +81,15 @@ impl Place {
     }
 }
 
+/// The path of the form that refuses several calls.
+pub(crate) const REFUSE_SELECTED: &str = inbox::REFUSE;
+
 /// The routes of the pages.
 pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Server>)> {
     let file = |(path, (kind, text))| (path, get(async move || ([(CONTENT_TYPE, kind)], text)));
     // The address of a form is that of its page, for a browser that asks for it later.
     let pages = [
-        ("/runs", get(runs::list)),
+        ("/runs", get(runs::list).post(act::start)),
         ("/runs/{run}", get(run::show)),
         ("/runs/{run}/messages", post(act::say).get(act::to_run)),
         ("/runs/{run}/stop", post(act::stop).get(act::to_run)),
@@ -149,6 +152,19 @@ pub(crate) fn refused(failure: Failure, login: Option<&LoginForm<'_>>) -> Respon
             h1 { (title) }
             p.problem role="alert" { (message) }
             @if let Some(login) = login.filter(|_| status == StatusCode::UNAUTHORIZED) { (login) }
+            // The page is of one config, and the address names none.
+            @if let Some(login) = login && status == StatusCode::BAD_REQUEST
+                && let Some(configs) = body["configs"].as_array() {
+                ul.configs {
+                    @for name in configs.iter().filter_map(|name| name.as_str()) {
+                        li {
+                            a href=(text::address(login.page, [("config", Some(name))])) {
+                                (text::foreign(name))
+                            }
+                        }
+                    }
+                }
+            }
         },
     );
     (status, page).into_response()
@@ -197,16 +213,47 @@ fn navigation(here: Option<Place>, session: &Session) -> Markup {
             ul {
                 @for place in Place::ALL.iter().filter(|place| may(place)) {
                     li {
-                        a href=(place.path()) aria-current=[(here == Some(*place)).then_some("page")] {
+                        a href=(text::address(place.path(), [("config", session.config())]))
+                            aria-current=[(here == Some(*place)).then_some("page")] {
                             (place.name())
                         }
                     }
                 }
             }
         }
+        (chooser(here, session))
         p.who {
             @if let Some(name) = session.name() { b { (text::foreign(name)) } " " }
-            span { (session.identity.role.as_str()) }
+            // Of several configs the role at one says nothing about the others.
+            @if session.config().is_some() || session.configs().next().is_none() {
+                span { (session.identity.role.as_str()) }
+            }
+        }
+    }
+}
+
+/// The configs that the person sees, if there are several: each leads to its part of the place.
+fn chooser(here: Option<Place>, session: &Session) -> Markup {
+    let path = here.unwrap_or(Place::Runs).path();
+    html! {
+        @if session.configs().next().is_some() {
+            nav.configs aria-label="Configs" {
+                ul {
+                    li {
+                        a href=(path) aria-current=[session.config().is_none().then_some("true")] {
+                            "All configs"
+                        }
+                    }
+                    @for name in session.configs() {
+                        li {
+                            a href=(text::address(path, [("config", Some(name))]))
+                                aria-current=[(session.config() == Some(name)).then_some("true")] {
+                                (text::foreign(name))
+                            }
+                        }
+                    }
+                }
+            }
         }
     }
 }

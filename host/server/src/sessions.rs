@@ -2,6 +2,7 @@
 //! a time, in the place of a newer one, or when its token is revoked.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conclave_core::policy::roles::{Action, Role, RoleRefusal, may};
@@ -24,6 +25,16 @@ pub(crate) struct Identity {
     pub(crate) credential: Credential,
 }
 
+impl Identity {
+    /// Whether a provider has identified the person.
+    pub(crate) fn is_of_provider(&self) -> bool {
+        #[cfg(feature = "oidc")]
+        return matches!(self.credential, Credential::Oidc(_));
+        #[cfg(not(feature = "oidc"))]
+        false
+    }
+}
+
 /// How a person was identified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Credential {
@@ -44,9 +55,32 @@ pub(crate) struct Session {
     pub(crate) identity: Identity,
     /// Closed when the session ends.
     open: watch::Receiver<()>,
+    /// The configs that the person sees, if there are several.
+    configs: Arc<[Arc<str>]>,
+    /// The config of the request; `None` if it is about several.
+    config: Option<Arc<str>>,
 }
 
 impl Session {
+    fn new(identity: Identity, open: watch::Receiver<()>) -> Self {
+        Self { identity, open, configs: Arc::default(), config: None }
+    }
+
+    /// The session of a request of somebody who sees these configs.
+    pub(crate) fn among(self, configs: Arc<[Arc<str>]>, config: Option<Arc<str>>) -> Self {
+        Self { configs, config, ..self }
+    }
+
+    /// The names of the configs that the person sees, if there are several.
+    pub(crate) fn configs(&self) -> impl Iterator<Item = &str> {
+        self.configs.iter().map(|name| &**name)
+    }
+
+    /// The name of the config of the request, if it is about one of several.
+    pub(crate) fn config(&self) -> Option<&str> {
+        self.config.as_deref().filter(|_| !self.configs.is_empty())
+    }
+
     /// Decides whether this person may do something; see [`may`].
     pub(crate) fn may(&self, action: Action, owner: Option<&Principal>) -> Result<(), RoleRefusal> {
         may(&self.identity.principal, self.identity.role, action, owner)
@@ -59,7 +93,7 @@ impl Session {
 
     /// A session for one request, which ends with `open`.
     pub(crate) fn of_request(identity: Identity, open: watch::Receiver<()>) -> Self {
-        Self { identity, open }
+        Self::new(identity, open)
     }
 
     /// Returns when the session has ended.
@@ -126,7 +160,7 @@ impl Sessions {
 
 impl ActiveSession {
     fn handle(&self) -> Session {
-        Session { identity: self.identity.clone(), open: self.open.subscribe() }
+        Session::new(self.identity.clone(), self.open.subscribe())
     }
 }
 

@@ -6,9 +6,12 @@ mod api;
 mod attacks;
 mod channels;
 pub(crate) mod client;
+mod configs;
 mod pages;
 mod people;
 mod provider;
+#[cfg(unix)]
+mod reload;
 mod restarts;
 
 use conclave_test_support::{Rig, guest, stepping, stock};
@@ -169,7 +172,7 @@ fn a_call_waits_for_the_operator_and_no_browser_can_approve_it() {
 #[test]
 fn what_cannot_be_served_is_said_with_the_lines_that_help() {
     let rig = echo("");
-    let without = conclave(&rig, &["serve", "c.toml"]);
+    let without = conclave(&rig, &["serve", "c.toml", "--channel", "web"]);
     let said = text(&without.stderr);
     assert_eq!(without.status.code(), Some(2), "{said}");
     assert!(said.contains("[channels.web]\nkind = \"web\""), "{said}");

@@ -304,6 +304,22 @@ pub(crate) fn open_host_keeping(
     storage: &RunStorage,
     engine: EngineStart,
 ) -> Result<Host, CliError> {
+    Ok(Host::with_engine(engine.started()?, options_keeping(file, storage)))
+}
+
+/// Opens a host for each of several configs. They share the engine, and so its limits of this
+/// process.
+#[cfg(feature = "serve")]
+pub(crate) fn open_hosts_keeping<'a>(
+    configs: impl Iterator<Item = (&'a Path, &'a RunStorage)>,
+    engine: EngineStart,
+) -> Result<Vec<Host>, CliError> {
+    let engine = engine.started()?;
+    let open = |(file, storage)| Host::with_engine(engine.clone(), options_keeping(file, storage));
+    Ok(configs.map(open).collect())
+}
+
+fn options_keeping(file: &Path, storage: &RunStorage) -> HostOptions {
     let mut options = options_in(file);
     if let Some(blobs) = storage.blobs() {
         options.blobs = blobs;
@@ -319,7 +335,7 @@ pub(crate) fn open_host_keeping(
             .folder()
             .map(|folder| GuardedPath { secret, ..guard("the journals of the run", folder, true) }),
     );
-    Ok(Host::with_engine(engine.started()?, options))
+    options
 }
 
 /// An engine that starts on its own thread, while the store is opened: both take about as long.

@@ -195,18 +195,10 @@ fn roles(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> BTreeMap<String,
 }
 
 /// Adds a warning for each key without effect.
-pub(super) fn check(config: &Config, oidc: &OidcConfig, is_served: bool, problems: &mut Problems) {
+pub(super) fn check(config: &Config, oidc: &OidcConfig, problems: &mut Problems) {
     let mut warn = |path: &str, what: &str, why: &str, help: &str| {
         idle_keys::warn(config, problems, path, what.to_owned(), why, help);
     };
-    if !is_served {
-        warn(
-            "server.oidc",
-            "nobody logs in by `[server.oidc]`",
-            "the config has no channel of kind `web`, so `conclave serve` refuses it",
-            "write a channel with `kind = \"web\"`, or leave the table out",
-        );
-    }
     if oidc.roles.is_empty() && oidc.role.is_none() {
         warn(
             "server.oidc",

@@ -7,9 +7,8 @@ use ipnet::IpNet;
 use super::grants::fetch::networks;
 use super::keys::{SERVER, SERVER_PROXY, SERVER_USERS};
 use super::reader::{ConfigReader, SpannedValue, Table};
-use super::{Config, OidcConfig, ProblemCode, Problems, idle_keys, oidc};
+use super::{Config, OidcConfig, ProblemCode, Problems, oidc};
 use crate::policy::roles::Role;
-use crate::types::channel::ChannelKind;
 use crate::types::ids::{OIDC_PREFIX, OPERATOR};
 use crate::types::wording::code;
 
@@ -136,17 +135,10 @@ fn token_hash(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Stri
     None
 }
 
-/// Adds a warning for each user whom nothing serves.
+/// Adds a warning for each key without effect.
 pub(super) fn check(config: &Config, problems: &mut Problems) {
-    let is_served = config.channels.values().any(|channel| channel.kind == ChannelKind::Web);
-    for name in config.server.users.keys().filter(|_| !is_served) {
-        let what = format!("the user `{name}` reaches nothing");
-        let why = "the config has no channel of kind `web`, so `conclave serve` refuses it";
-        let help = "write a channel with `kind = \"web\"`, or leave the user out";
-        idle_keys::warn(config, problems, &format!("server.users.{name}"), what, why, help);
-    }
     if let Some(provider) = &config.server.oidc {
-        oidc::check(config, provider, is_served, problems);
+        oidc::check(config, provider, problems);
     }
 }
 
@@ -178,8 +170,8 @@ mod tests {
         assert_eq!(roles, [("ada", Role::Approver), ("bob", Role::User)]);
         assert_eq!(config.server.users["ada"].token_hash.as_deref(), Some(HASH));
         assert!(config.warnings.0.is_empty(), "{:?}", config.warnings);
-        let idle = parse(&users).unwrap().warnings;
-        assert_eq!(idle.0.iter().map(|it| it.code).collect::<Vec<_>>(), [ProblemCode::NoEffect; 2]);
+        let without_page = parse(&users).unwrap().warnings;
+        assert!(without_page.0.is_empty(), "they start runs by the API: {without_page:?}");
     }
 
     #[test]

@@ -34,8 +34,21 @@ pub(crate) struct EndedLogin {
 }
 
 impl Access {
-    fn oidc(&self) -> Option<&Arc<Oidc>> {
+    fn oidc(&self) -> Option<Arc<Oidc>> {
         self.people.oidc()
+    }
+
+    /// Whether a browser that a provider has led back began its log-in here.
+    pub(crate) fn has_begun(&self, headers: &HeaderMap, state: Option<&str>) -> bool {
+        self.attempts(headers).any(|attempt| Some(&*attempt.state()) == state)
+    }
+
+    /// The log-ins in progress that a browser has cookies of.
+    fn attempts<'a>(&'a self, headers: &'a HeaderMap) -> impl Iterator<Item = Attempt> + 'a {
+        let name = self.attempt_name();
+        super::cookies(headers)
+            .filter(move |(other, _)| *other == name)
+            .filter_map(|(_, value)| Attempt::of_cookie(value))
     }
 
     /// Returns the cookie of a new log-in, and the address at the provider. `None` without a
@@ -51,7 +64,7 @@ impl Access {
             let url = oidc.authorization_url(&attempt, &self.redirect_uri(host)).await?;
             Ok((self.attempt_cookie(&attempt.cookie(), ATTEMPT_AGE), url))
         };
-        Some(self.reported(oidc, beginning.await))
+        Some(self.reported(&oidc, beginning.await))
     }
 
     /// Ends the log-in of a browser that the provider has led back.
@@ -63,11 +76,7 @@ impl Access {
     ) -> Option<Result<EndedLogin, OidcRefusal>> {
         let oidc = self.oidc()?;
         let ending = async {
-            let name = self.attempt_name();
-            let attempt = super::cookies(headers)
-                .filter(|(other, _)| *other == name)
-                .find_map(|(_, value)| Attempt::of_cookie(value));
-            let attempt = attempt.ok_or(OidcRefusal::UnknownLogin)?;
+            let attempt = self.attempts(headers).next().ok_or(OidcRefusal::UnknownLogin)?;
             let page = attempt.page().to_owned();
             let person = oidc.finish(attempt, callback, self.redirect_uri(host)).await?;
             let secret = random_text().map_err(|_| OidcRefusal::Busy)?;
@@ -78,19 +87,21 @@ impl Access {
             if person.is_renewable() {
                 lock(&self.renewals).push((Instant::now() + oidc.refresh(), person));
             }
-            let session = self.session_cookie(&secret, oidc.session());
+            let session = self.entrance.session_cookie(&secret, oidc.session());
             Ok(EndedLogin { cookies: [session, self.attempt_cookie("", 0)], page })
         };
-        Some(self.reported(oidc, ending.await))
+        Some(self.reported(&oidc, ending.await))
     }
 
     /// Asks the provider about people again and again, and ends the sessions of those without
     /// access.
     pub(crate) async fn watch_logins(&self) {
-        let Some(oidc) = self.oidc() else { return std::future::pending().await };
         loop {
             tokio::time::sleep(RENEWAL_LOOK).await;
-            self.renew_logins(oidc, Instant::now()).await;
+            // The config may name another one since the last look, or none.
+            if let Some(oidc) = self.oidc() {
+                self.renew_logins(&oidc, Instant::now()).await;
+            }
         }
     }
 
@@ -131,21 +142,22 @@ impl Access {
     /// The address to which the provider leads back: that of the host by which the browser came,
     /// because it has the cookie of that one. The host was checked.
     fn redirect_uri(&self, host: &str) -> String {
-        let scheme = match self.address.encryption {
+        let address = &self.entrance.address;
+        let scheme = match address.encryption {
             Encryption::Server => "https",
-            Encryption::Proxy if self.address.hosts.first().is_some_and(|it| it == host) => "https",
+            Encryption::Proxy if address.hosts.first().is_some_and(|it| it == host) => "https",
             Encryption::Proxy | Encryption::None => "http",
         };
         format!("{scheme}://{host}{CALLBACK}")
     }
 
     fn attempt_name(&self) -> String {
-        format!("{}-login", self.cookie)
+        format!("{}-login", self.entrance.cookie)
     }
 
     /// A cookie that comes along when the provider leads back, as one that is `Strict` would not.
     fn attempt_cookie(&self, value: &str, age: u64) -> String {
-        let (name, secure) = (self.attempt_name(), self.secure());
+        let (name, secure) = (self.attempt_name(), self.entrance.secure());
         format!("{name}={value}; HttpOnly; SameSite=Lax; Path=/; Max-Age={age}{secure}")
     }
 }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Path, Request};
 use axum::http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -24,12 +24,13 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::views::version_of;
-use super::{Problem, bad_arguments, run_value};
+use super::{Problem, bad_arguments};
 use crate::conversations::FAILED;
 use crate::http::{Failure, Server, body};
 use crate::run_request::RunRequest;
 use crate::runs::{StartRefusal, is_started_by};
 use crate::sessions::Session;
+use crate::visible_configs::{VisibleConfig, VisibleConfigs};
 
 /// The time in which a process has to receive a message, and a run to end.
 const MOST: Duration = Duration::from_secs(20);
@@ -48,6 +49,8 @@ pub(crate) struct StartRequest {
     pub(crate) text: String,
     /// The entry task, instead of that of the config.
     pub(crate) task: Option<String>,
+    /// The name of the config, if the person sees several.
+    pub(crate) config: Option<String>,
 }
 
 /// The body of a text for a run.
@@ -161,7 +164,7 @@ impl Server {
     pub(crate) async fn start_run(
         &self,
         session: &Session,
-        StartRequest { text, task }: StartRequest,
+        StartRequest { text, task, config: _ }: StartRequest,
         key: Option<&str>,
     ) -> Result<(Value, bool), Failure> {
         session.may(Action::Start, None)?;
@@ -186,7 +189,7 @@ impl Server {
         if key.is_some() && !is_repeated {
             self.check_start(&id, task.as_ref(), &text).await?;
         }
-        Ok((run_value(&row), !is_repeated))
+        Ok((self.run_value(&row), !is_repeated))
     }
 
     /// Returns whether the store has the run of a key.
@@ -206,7 +209,7 @@ impl Server {
             Some(records)
                 if is_started_by(
                     &records,
-                    task.unwrap_or(self.conversations().runs().entry()),
+                    task.unwrap_or(&self.conversations().runs().entry()),
                     text,
                 ) =>
             {
@@ -521,14 +524,15 @@ async fn optional_body<T: DeserializeOwned + Default>(request: Request) -> Resul
 type Answer = Result<Json<Value>, Problem>;
 
 pub(super) async fn start(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
+    Extension(visible): Extension<VisibleConfigs>,
     request: Request,
 ) -> Result<Response, Problem> {
     // Before the body is read.
-    session.may(Action::Start, None)?;
+    visible.where_may(Action::Start)?;
     let key = key_of(request.headers())?;
-    let (run, is_new) = server.start_run(&session, body(request).await?, key.as_deref()).await?;
+    let request: StartRequest = body(request).await?;
+    let VisibleConfig { server, session } = visible.choose(request.config.as_deref())?;
+    let (run, is_new) = server.start_run(session, request, key.as_deref()).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(run)).into_response())
 }

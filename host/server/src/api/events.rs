@@ -10,9 +10,10 @@ use axum::response::sse::Event;
 use conclave_runtime::store::RunPosition;
 use futures_util::Stream;
 use futures_util::stream::unfold;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 
 use crate::followers::{FollowedRecord, RunFollower};
+use crate::http::StreamPermit;
 
 /// The position of a reader in a run.
 struct RunCursor {
@@ -21,14 +22,14 @@ struct RunCursor {
     /// The position of the last record that was taken.
     last: Option<RunPosition>,
     ready: VecDeque<Arc<FollowedRecord>>,
-    _permit: OwnedSemaphorePermit,
+    _permit: StreamPermit,
 }
 
 /// The records of all rooms of a run that follow a position.
 pub(super) fn run_events(
     follower: Arc<RunFollower>,
     last: Option<RunPosition>,
-    permit: OwnedSemaphorePermit,
+    permit: StreamPermit,
 ) -> impl Stream<Item = Result<Event, Infallible>> + use<> {
     let (news, ready) = (follower.news(), VecDeque::new());
     let cursor = RunCursor { follower, news, last, ready, _permit: permit };

@@ -10,7 +10,7 @@ pub(crate) fn document() -> Value {
         "info": {
             "title": "Conclave",
             "version": "1",
-            "description": "The server of a config. What a person may do depends on the role of the token.",
+            "description": "The server of configs. What a person may do depends on the role of the token.",
         },
         "security": [{ "token": [] }, { "session": [] }],
         "paths": paths(),
@@ -65,7 +65,9 @@ fn reading_paths() -> Value {
     timeline["responses"]["304"] =
         json!({ "description": "The run has no record that is not in the reader's copy." });
     let query = |name: &str, schema: Value| parameter("query", name, schema);
+    let config = query("config", json!({ "type": "string" }));
     let filters = [
+        config.clone(),
         query("status", json!({ "type": "string" })),
         query("agent", json!({ "type": "string" })),
         query("text", json!({ "type": "string" })),
@@ -80,6 +82,14 @@ fn reading_paths() -> Value {
         "/metrics": { "get": get("Figures in the text format of Prometheus.", &[], &plain) },
         "/api/v1/openapi.json": {
             "get": get("This document.", &[], &content(json!({ "type": "object" }))),
+        },
+        "/api/v1/configs": {
+            "get": get(
+                "The configs that the person sees, with the role there. Routes without a run take a \
+                 query `config` with one of the names.",
+                &[],
+                &content(json!({ "type": "object" })),
+            ),
         },
         "/api/v1/runs": {
             "get": get(
@@ -120,7 +130,7 @@ fn reading_paths() -> Value {
         "/api/v1/questions": {
             "get": get(
                 "The calls and questions that wait for a person, of the runs that this one may read.",
-                &[],
+                &[config],
                 &content(reference("QuestionList")),
             ),
         },
@@ -139,7 +149,7 @@ fn acting_paths() -> Value {
     let mut start = acting(
         "Starts a run. With a key, the same request starts one run only, and is answered with 200.",
         std::slice::from_ref(&key),
-        body_of(&json!({ "text": text(), "task": text() }), &["text"]),
+        body_of(&json!({ "text": text(), "task": text(), "config": text() }), &["text"]),
         (201, &content(reference("Run"))),
     );
     start["responses"]["200"] =
@@ -342,6 +352,7 @@ fn schemas() -> Value {
             "properties": {
                 "type": text(), "title": text(), "status": { "type": "integer" }, "code": text(),
                 "detail": text(), "allowed": { "type": "array", "items": text() },
+                "configs": { "type": "array", "items": text() },
             },
         },
         "Failure": {
@@ -354,7 +365,7 @@ fn schemas() -> Value {
             "required": ["run", "started", "updated", "state", "entry", "principal"],
             "properties": {
                 "run": text(), "started": time(), "updated": time(), "state": text(),
-                "entry": text(), "message": text(), "principal": text(),
+                "entry": text(), "message": text(), "principal": text(), "config": text(),
                 "turns": { "type": "integer" }, "tokens": { "type": "integer" },
                 "cost_micro_usd": { "type": "integer" }, "records": { "type": "integer" },
             },
@@ -496,9 +507,11 @@ mod tests {
                 assert!(!is_granted(path), "{path}");
                 let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
                 let fields = schema["properties"].as_object().into_iter().flatten();
-                // The token of a session is the proof of who asks, and changes nothing.
-                for (field, _) in
-                    fields.filter(|(field, _)| path != "/api/session" || *field != "token")
+                // The token of a session is the proof of who asks, and a start names the config of
+                // its run; both change nothing.
+                let names_alone = [("/api/session", "token"), ("/api/v1/runs", "config")];
+                for (field, _) in fields
+                    .filter(|(field, _)| !names_alone.contains(&(path.as_str(), field.as_str())))
                 {
                     assert!(!is_granted(field), "{method} {path} {field}");
                 }

@@ -70,6 +70,8 @@ impl CanQuery {
         for (name, value) in fields.filter(|(_, value)| !value.is_empty()) {
             let value = value.into_owned();
             match &*name {
+                // It has chosen the server already.
+                "config" => {}
                 "plugin" => query.plugin = value,
                 "capability" => query.capability = value,
                 "target" => query.target = Some(value),
@@ -133,21 +135,22 @@ impl CanQuery {
 }
 
 impl Server {
-    fn setup(&self, session: &Session) -> Result<&Arc<Setup>, Failure> {
+    fn setup(&self, session: &Session) -> Result<Arc<Setup>, Failure> {
         session.may(Action::Inspect, None)?;
-        Ok(self.conversations().prepared().setup())
+        Ok(self.conversations().setup())
     }
 
     /// The rights of all plugins.
     pub(crate) fn rights_map(&self, session: &Session) -> Result<RightsMap, Failure> {
-        Ok(RightsMap::of(self.setup(session)?))
+        let setup = self.setup(session)?;
+        Ok(RightsMap::of(&setup))
     }
 
     /// Whether a plugin may do something.
     pub(crate) fn can(&self, session: &Session, query: CanQuery) -> Result<Explanation, Failure> {
         let setup = self.setup(session)?;
-        let question = query.question(setup)?;
-        explain(setup, &question).map_err(|problem| bad_arguments(&problem.to_string()))
+        let question = query.question(&setup)?;
+        explain(&setup, &question).map_err(|problem| bad_arguments(&problem.to_string()))
     }
 
     /// The entries of the grants that the newest runs used, and those that they did not.
@@ -155,7 +158,7 @@ impl Server {
         &self,
         session: &Session,
     ) -> Result<Arc<Computed<GrantUses>>, Failure> {
-        let (setup, server) = (Arc::clone(self.setup(session)?), self.clone());
+        let (setup, server) = (self.setup(session)?, self.clone());
         let uses = self.cached_uses().get((USES_AGE, PATIENCE), move || async move {
             server.read(move |reader, config| uses(reader, config, setup)).await.ok()
         });
@@ -212,7 +215,7 @@ pub(super) async fn plugins(
     Extension(session): Extension<Session>,
 ) -> Answer {
     let setup = server.setup(&session)?;
-    let rows = rights_table(setup, server.conversations().prepared().sources());
+    let rows = rights_table(&setup, server.conversations().prepared().sources());
     let plugins = rows.into_iter().map(|row| {
         let mut value = json!(row);
         if let Some(plugin) = setup.plugins.get(&row.plugin) {

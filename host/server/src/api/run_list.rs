@@ -16,8 +16,8 @@ const PAGE: (usize, usize) = (50, 500);
 pub(crate) struct RunQuery {
     pub(crate) filter: RunFilter,
     pub(crate) limit: Option<usize>,
-    /// The place of the last run of the page before.
-    pub(crate) cursor: Option<RunListPlace>,
+    /// The place of the last run of the page before, as the answer had it.
+    pub(crate) cursor: Option<String>,
 }
 
 /// Some runs of a list.
@@ -36,24 +36,28 @@ impl RunQuery {
         for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
             let value = Some(value.into_owned()).filter(|value| !value.is_empty());
             match &*name {
+                // It has chosen the server already.
+                "config" => {}
                 "status" => query.filter.status = value,
                 "agent" => query.filter.agent = value,
                 "text" => query.filter.text = value,
-                "cursor" => {
-                    let cursor = value.map(|value| value.parse()).transpose();
-                    query.cursor = cursor.map_err(|_| bad_arguments("the cursor is of no list"))?;
-                }
+                "cursor" => query.cursor = value,
                 "limit" => {
                     let limit = value.map(|value| value.parse()).transpose();
                     query.limit = limit.map_err(|_| bad_arguments("`limit` is a number"))?;
                 }
                 _ => {
-                    let what = "a list of runs takes status, agent, text, limit and cursor";
+                    let what = "a list of runs takes config, status, agent, text, limit and cursor";
                     return Err(bad_arguments(what));
                 }
             }
         }
         Ok(query)
+    }
+
+    /// The number of runs on a page.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit.unwrap_or(PAGE.0).clamp(1, PAGE.1)
     }
 }
 
@@ -65,9 +69,10 @@ impl Server {
         query: RunQuery,
     ) -> Result<RunPage, Failure> {
         session.may(Action::List, None)?;
-        let RunQuery { mut filter, limit, cursor } = query;
-        let limit = limit.unwrap_or(PAGE.0).clamp(1, PAGE.1);
-        filter.after = cursor;
+        let limit = query.limit();
+        let RunQuery { mut filter, cursor, .. } = query;
+        let after = cursor.map(|cursor| cursor.parse::<RunListPlace>()).transpose();
+        filter.after = after.map_err(|_| bad_arguments("the cursor is of no list"))?;
         filter.config = Some(self.conversations().config().to_owned());
         // A person who may not read the runs of everybody reads only those of its own.
         if session.may(Action::Read, Some(&nobody())).is_err() {

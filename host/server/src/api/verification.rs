@@ -29,6 +29,11 @@ impl Server {
         session: &Session,
     ) -> Result<Option<Arc<Computed<StoreCheck>>>, Failure> {
         session.may(Action::Audit, None)?;
+        if self.shares_store() {
+            let what = "the store has runs of other configs too; `conclave audit verify` verifies it \
+                        at a terminal";
+            return Err(Failure::new(StatusCode::FORBIDDEN, "shared_store", what));
+        }
         let server = self.clone();
         let verified = self.cached_check().get((AGE, PATIENCE), move || async move {
             let store = server.conversations().store().clone();

@@ -30,6 +30,7 @@ use super::{Problem, bad_arguments, nobody, owner};
 use crate::folds::FoldedRun;
 use crate::http::{Failure, Server, now};
 use crate::sessions::Session;
+use crate::visible_configs::VisibleConfigs;
 
 /// Bytes of both contents of a file up to which its difference is shown.
 const COMPARED: usize = 512 << 10;
@@ -38,6 +39,8 @@ type Answer = Result<Json<Value>, Problem>;
 
 /// A question that waits, for one person.
 pub(crate) struct PersonQuestion {
+    /// The name of its config, if there are several.
+    pub(crate) config: Option<String>,
     pub(crate) question: Question,
     /// Whether a process has its room open: only then its time passes.
     pub(crate) is_live: bool,
@@ -108,7 +111,8 @@ fn questions_of(
             let run = run_of(&row.wait.room).filter(|run| !row.is_next_message(run))?;
             let (question, is_live) = (row.question?, row.wait.is_live);
             let may_settle = session.may(question.action(), Some(&owner(run)));
-            Some(PersonQuestion { question, is_live, may_settle })
+            // The server adds its name.
+            Some(PersonQuestion { config: None, question, is_live, may_settle })
         })
         .collect();
     questions.sort_by_key(|it| it.question.since);
@@ -168,7 +172,16 @@ impl Server {
     pub(crate) async fn questions(&self, session: &Session) -> Result<QuestionPage, Failure> {
         session.may(Action::List, None)?;
         let of_session = session.clone();
-        self.read(move |reader, config| questions_of(reader, config, &of_session)).await
+        let read = self.read(move |reader, config| questions_of(reader, config, &of_session));
+        let mut page = read.await?;
+        for question in &mut page.questions {
+            question.config = self.config_name().map(str::to_owned);
+        }
+        if self.shares_store() {
+            // Of such a row nobody knows of which config it is.
+            page.damaged.clear();
+        }
+        Ok(page)
     }
 
     /// A question by its id, wherever it stands.
@@ -312,13 +325,13 @@ pub(super) async fn why(
     Ok(Json(server.call_view(&session, &run, &call).await?))
 }
 
-pub(super) async fn questions(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-) -> Answer {
-    let QuestionPage { questions, damaged } = server.questions(&session).await?;
+pub(super) async fn questions(Extension(visible): Extension<VisibleConfigs>) -> Answer {
+    let QuestionPage { questions, damaged } = visible.questions().await?;
     let questions = questions.into_iter().map(|it| {
         let mut value = json!(it.question);
+        if let Some(config) = it.config {
+            value["config"] = config.into();
+        }
         value["roles"] = json!(it.question.may_answer);
         value["may_answer"] = it.may_settle.is_ok().into();
         value

@@ -2,11 +2,11 @@
 //! back to a page that says what came of it.
 
 use axum::Extension;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Path, Request};
 use axum::response::{IntoResponse, Redirect, Response};
 use conclave_core::policy::roles::Action;
 use conclave_core::types::approval::parse_approval_id;
-use conclave_core::types::ids::RoomId;
+use conclave_core::types::ids::{Millis, RoomId};
 use conclave_runtime::store::RunRow;
 use futures_util::StreamExt as _;
 use maud::{Markup, html};
@@ -15,11 +15,12 @@ use serde_json::Value;
 
 use super::text::{address, run_path};
 use super::{PageFailure, inbox};
-use crate::api::acting::{ReasonRequest, SettleRequest};
+use crate::api::acting::{ReasonRequest, SettleRequest, StartRequest};
 use crate::api::{bad_arguments, owner};
-use crate::http::{Failure, Server, form_body};
+use crate::http::{Failure, form_body};
 use crate::run_request::RunRequest;
 use crate::sessions::Session;
+use crate::visible_configs::{VisibleConfig, VisibleConfigs};
 
 /// The field with the number of records that the page showed. It is no part of the request, and
 /// tells a form from the same one on a later page.
@@ -50,6 +51,46 @@ async fn form<T: DeserializeOwned>(request: Request) -> Result<Form<T>, Failure>
 
 type Done = Result<Redirect, PageFailure>;
 
+/// Starts a run, and leads to its page.
+pub(super) async fn start(Extension(visible): Extension<VisibleConfigs>, request: Request) -> Done {
+    visible.where_may(Action::Start)?;
+    let Form::<StartRequest> { request, key } = form(request).await?;
+    let VisibleConfig { server, session } = visible.choose(request.config.as_deref())?;
+    let (run, _) = server.start_run(session, request, Some(&key)).await?;
+    Ok(Redirect::to(&run_path(run["run"].as_str().unwrap_or_default())))
+}
+
+/// The form that starts a run, for configs that have no conversations or are several; `now` tells it
+/// from the same one later.
+pub(super) fn start_form(visible: &VisibleConfigs, now: Millis) -> Markup {
+    let configs = visible.where_may(Action::Start).unwrap_or_default();
+    let has_channel = |it: &&VisibleConfig| it.server.conversations().channel().is_some();
+    let is_shown = !configs.is_empty() && (configs.len() > 1 || !configs.iter().all(has_channel));
+    html! {
+        @if is_shown {
+            details.start {
+                summary { "New run…" }
+                form method="post" action="/runs" {
+                    input type="hidden" name=(SEEN) value=(now.0);
+                    @match configs.as_slice() {
+                        [only] => { input type="hidden" name="config" value=(only.server.name()); }
+                        several => {
+                            select name="config" aria-label="Config" {
+                                @for config in several {
+                                    option value=(config.server.name()) { (config.server.name()) }
+                                }
+                            }
+                        }
+                    }
+                    textarea name="text" rows="2" required aria-label="First message"
+                        placeholder="The first message" {}
+                    button type="submit" { "Start" }
+                }
+            }
+        }
+    }
+}
+
 pub(super) async fn say(RunRequest { server, session, run }: RunRequest, request: Request) -> Done {
     let Form { request, key } = form(request).await?;
     Ok(back(&run, &server.say(&session, &run, request, Some(&key)).await?))
@@ -78,6 +119,7 @@ pub(super) async fn resume(RunRequest { server, session, run }: RunRequest) -> D
 /// Decides or answers. The inbox then says where the question stands, or why nothing was decided.
 pub(super) async fn settle(
     RunRequest { server, session, run }: RunRequest,
+    Extension(visible): Extension<VisibleConfigs>,
     Path((_, id)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, PageFailure> {
@@ -87,14 +129,14 @@ pub(super) async fn settle(
     };
     match settled.await {
         Ok(_) => Ok(to_inbox(Path((run, id))).await.into_response()),
-        Err(failure) => inbox::refused(&server, &session, failure).await,
+        Err(failure) => inbox::refused(&visible, &session, failure).await,
     }
 }
 
 /// Refuses the selected calls, each for the arguments that were shown. The inbox then says which
 /// were not refused, and why.
 pub(super) async fn refuse_selected(
-    State(server): State<Server>,
+    Extension(visible): Extension<VisibleConfigs>,
     Extension(session): Extension<Session>,
     request: Request,
 ) -> Result<Response, PageFailure> {
@@ -114,23 +156,23 @@ pub(super) async fn refuse_selected(
         return Err(bad_arguments(&what).into());
     }
     let refuse = |(id, digest): (String, String)| {
-        let (server, session, reason) = (&server, &session, reason.clone());
+        let (visible, reason) = (&visible, reason.clone());
         async move {
             let key = format!("{}?{id}&{digest}&{reason:?}", inbox::REFUSE);
             let request = SettleRequest::Refuse { reason, arguments_sha256: Some(digest) };
             let room = parse_approval_id(&id).map(|(room, _)| RoomId::from(room).run());
-            let settled = match room {
-                Some(run) => {
-                    let question = (run.as_str(), &*id);
-                    server.settle_question(session, question, request, Some(&key)).await.map(drop)
-                }
-                None => Err(bad_arguments("there is no such question")),
+            let settle = async {
+                let run = room.ok_or_else(|| bad_arguments("there is no such question"))?;
+                let VisibleConfig { server, session } = visible.of_run(run.as_str()).await?;
+                let question = (run.as_str(), &*id);
+                server.settle_question(session, question, request, Some(&key)).await.map(drop)
             };
+            let settled: Result<(), Failure> = settle.await;
             (id, settled)
         }
     };
     let settled = futures_util::stream::iter(selected).map(refuse).buffered(AT_ONCE);
-    inbox::refused_selected(&server, &session, settled.collect().await).await
+    inbox::refused_selected(&visible, &session, settled.collect().await).await
 }
 
 pub(super) async fn to_list() -> Redirect {

@@ -9,6 +9,7 @@ const [form, text, send, stop] = ["form", "text", "send", "stop"].map(element);
 const [login, secret, provider] = ["login", "token", "provider"].map(element);
 const greeting = ["greeting", "task", "description", "agent", "usage"].map(element);
 const [picker, begin, statusLine, problem] = ["conversations", "begin", "status", "problem"].map(element);
+const configPicker = element("config");
 
 const PENDING = "conclave-pending";
 const RETRY = 3000;
@@ -126,7 +127,7 @@ function addEntry(entry) {
 function nameConversation(title) {
   const option = Array.from(picker.options).find((option) => option.value === current);
   if (option && option.dataset.unnamed) {
-    option.textContent = title.trim().slice(0, 60);
+    option.textContent = (option.dataset.config ?? "") + title.trim().slice(0, 60);
     delete option.dataset.unnamed;
   }
 }
@@ -320,9 +321,21 @@ function sendAll() {
   outbox.filter((message) => !message.isRefused).reduce((before, message) => before.then(() => deliver(message)), Promise.resolve());
 }
 
+// Of several configs, a new conversation is one of the config that is chosen.
+const beginOne = () =>
+  call(`/api/conversations${configPicker.value ? `?config=${encodeURIComponent(configPicker.value)}` : ""}`, {});
+
+function showConfigs(names) {
+  const chosen = configPicker.value;
+  configPicker.hidden = !names.length;
+  configPicker.replaceChildren(...names.map((name) => node("option", "", name)));
+  if (names.includes(chosen)) configPicker.value = chosen;
+}
+
 async function list(chosen) {
-  const { conversations } = await call("/api/conversations");
-  const name = ({ title }) => title || "New conversation";
+  const { conversations, configs } = await call("/api/conversations");
+  showConfigs(configs ?? []);
+  const name = ({ config, title }) => (configs ? `${config}: ` : "") + (title || "New conversation");
   picker.replaceChildren(...conversations.map((conversation) => {
     const { id, title, is_open: isOpen } = conversation;
     // Of several with the same name, each has the number that the operator's terminal shows.
@@ -331,17 +344,21 @@ async function list(chosen) {
     const option = node("option", "", name(conversation) + number + (isOpen ? "" : " (over)"));
     option.value = id;
     if (!title) option.dataset.unnamed = "1";
+    if (configs) option.dataset.config = `${conversation.config}: `;
     return option;
   }));
   if (!conversations.length) {
     // Each person begins conversations of their own, and the first one by coming here. Who may not
     // begin one waits for those of others.
     try {
-      const { id } = await call("/api/conversations", {});
+      const { id } = await beginOne();
       return list(id);
     } catch (error) {
-      if (error.code !== "missing_role") throw error;
-      statusLine.textContent = "There is no conversation yet, and your role may not begin one.";
+      // Without a channel, or of several configs without one that is chosen, there are runs only.
+      if (!["missing_role", "unknown_channel", "config_required"].includes(error.code)) throw error;
+      statusLine.textContent = error.code === "missing_role"
+        ? "There is no conversation yet, and your role may not begin one."
+        : "There are no conversations here, but runs.";
       begin.disabled = send.disabled = text.disabled = true;
       return;
     }
@@ -401,7 +418,7 @@ stop.addEventListener("click", () =>
 picker.addEventListener("change", () => follow(picker.value));
 begin.addEventListener("click", async () => {
   try {
-    const { id } = await call("/api/conversations", {});
+    const { id } = await beginOne();
     await list(id);
     text.focus();
   } catch (error) {

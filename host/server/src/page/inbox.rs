@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use axum::Extension;
-use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{Html, IntoResponse, Response};
 use conclave_core::inspect::amounts::{about, plural};
@@ -13,8 +12,8 @@ use conclave_core::inspect::foreign_text::readable;
 use conclave_core::inspect::questions::{
     ApprovalSubject, Question, QuestionKind, QuestionState, Settlement,
 };
-use conclave_core::types::approval::{ApprovalRequest, led_by};
-use conclave_core::types::ids::Millis;
+use conclave_core::types::approval::{ApprovalRequest, led_by, parse_approval_id};
+use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::types::text::show_size;
 use conclave_runtime::overlay::diff::LineSign;
 use conclave_runtime::overlay::named_files::{
@@ -29,8 +28,9 @@ use super::text::{age, exact, exact_block, foreign, foreign_block, path_part, ru
 use super::{PageFailure, Place, now, page};
 use crate::api::acting::failed;
 use crate::api::views::{PersonQuestion, QuestionPage};
-use crate::http::{Failure, Server};
+use crate::http::Failure;
 use crate::sessions::Session;
+use crate::visible_configs::{VisibleConfig, VisibleConfigs};
 
 /// The path to which the form for the selected calls is sent, and its id.
 pub(super) const REFUSE: &str = "/inbox/refuse";
@@ -39,7 +39,7 @@ const BULK: &str = "refuse-selected";
 pub(super) const SETTLED: &str = "settled";
 
 pub(super) async fn list(
-    State(server): State<Server>,
+    Extension(visible): Extension<VisibleConfigs>,
     Extension(session): Extension<Session>,
     uri: Uri,
 ) -> Result<Html<String>, PageFailure> {
@@ -47,21 +47,29 @@ pub(super) async fn list(
     let mut fields = url::form_urlencoded::parse(query.as_bytes());
     let line = match fields.find(|(name, _)| name == SETTLED) {
         // What the journal says, and not the address, which anybody can write.
-        Some((_, id)) => server.question(&session, &id).await.ok().map(|it| outcome(&it)),
+        Some((_, id)) => question(&visible, &id).await.map(|it| outcome(&it)),
         None => None,
     };
-    show(&server, &session, line).await
+    show(&visible, &session, line).await
+}
+
+/// A question by its id, wherever it stands.
+async fn question(visible: &VisibleConfigs, id: &str) -> Option<Question> {
+    let (room, _) = parse_approval_id(id)?;
+    let VisibleConfig { server, session } =
+        visible.of_run(RoomId::from(room).run().as_str()).await.ok()?;
+    server.question(session, id).await.ok()
 }
 
 /// The inbox with what came of a decision about several calls: how many were refused, and why each
 /// of the others was not.
 pub(super) async fn refused_selected(
-    server: &Server,
+    visible: &VisibleConfigs,
     session: &Session,
     settled: Vec<(String, Result<(), Failure>)>,
 ) -> Result<Response, PageFailure> {
     let line = selected_outcome(settled);
-    Ok(show(server, session, Some(line)).await?.into_response())
+    Ok(show(visible, session, Some(line)).await?.into_response())
 }
 
 pub(super) fn selected_outcome(settled: Vec<(String, Result<(), Failure>)>) -> Markup {
@@ -85,22 +93,22 @@ pub(super) fn selected_outcome(settled: Vec<(String, Result<(), Failure>)>) -> M
 
 /// The inbox with the reason why nothing was decided.
 pub(super) async fn refused(
-    server: &Server,
+    visible: &VisibleConfigs,
     session: &Session,
     failure: Failure,
 ) -> Result<Response, PageFailure> {
     let (status, body) = failure.into_parts();
     let message = body["message"].as_str().unwrap_or_default();
     let line = html! { p.problem.outcome role="alert" { (foreign(message)) } };
-    Ok((status, show(server, session, Some(line)).await?).into_response())
+    Ok((status, show(visible, session, Some(line)).await?).into_response())
 }
 
 async fn show(
-    server: &Server,
+    visible: &VisibleConfigs,
     session: &Session,
     line: Option<Markup>,
 ) -> Result<Html<String>, PageFailure> {
-    let QuestionPage { questions, damaged } = server.questions(session).await?;
+    let QuestionPage { questions, damaged } = visible.questions().await?;
     // It looks at the disk.
     let looking = conclave_runtime::blocking::spawn(move || {
         let files: Vec<FilesNow> = questions.iter().map(FilesNow::of).collect();
@@ -215,7 +223,7 @@ fn may_refuse(PersonQuestion { question, may_settle, .. }: &PersonQuestion) -> b
 }
 
 fn item(of: &PersonQuestion, files: &FilesNow, now: Millis) -> Markup {
-    let PersonQuestion { question, is_live, may_settle } = of;
+    let PersonQuestion { config, question, is_live, may_settle } = of;
     let (kind, title) = match &question.kind {
         QuestionKind::Approval(subject) => ("approval", exact(&subject.request.tool)),
         QuestionKind::TopUp(subject) => ("limit", exact(&subject.request.tool)),
@@ -231,6 +239,7 @@ fn item(of: &PersonQuestion, files: &FilesNow, now: Millis) -> Markup {
                         aria-label={ "Select " (question.id) };
                 }
                 span.kind { (kind) }
+                @if let Some(config) = config { span.config { (foreign(config)) } }
                 h2 { (title) }
                 span.faint { (age(question.since, now)) (expiry(question, *is_live, now)) }
             }

@@ -4,7 +4,8 @@
 #[cfg(feature = "oidc")]
 mod provider;
 
-use axum::extract::{Request, State};
+use axum::Extension;
+use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::http::header::{LOCATION, SET_COOKIE};
 use axum::response::{IntoResponse, Response};
@@ -14,6 +15,7 @@ use url::Url;
 
 use super::refused;
 use super::text::address;
+use crate::gateway::Gateway;
 use crate::http::{Server, form_body};
 use crate::refusals::Surface;
 
@@ -78,7 +80,7 @@ fn page_after_login(text: &str) -> String {
 }
 
 /// Exchanges a token for a cookie, for a form without a script.
-async fn log_in(State(server): State<Server>, request: Request) -> Response {
+async fn log_in(Extension(gateway): Extension<Gateway>, request: Request) -> Response {
     let body = match form_body(request).await {
         Ok(body) => body,
         Err(failure) => return refused(failure, None),
@@ -91,13 +93,14 @@ async fn log_in(State(server): State<Server>, request: Request) -> Response {
             _ => {}
         }
     }
-    match server.access().begin_session(&token).await {
+    match gateway.access().begin_session(&token).await {
         Ok(cookie) => {
             let headers = [(SET_COOKIE, cookie), (LOCATION, page)];
             (StatusCode::SEE_OTHER, headers).into_response()
         }
         Err(refusal) => {
-            let provider = server.access().provider_name();
+            let provider = gateway.access().provider_name();
+            let provider = provider.as_deref();
             refused(refusal.into(), Some(&LoginForm { page: &page, provider }))
         }
     }

@@ -31,7 +31,8 @@ pub(super) async fn show(
 ) -> Result<Html<String>, PageFailure> {
     let map = server.rights_map(&session)?;
     let uses = server.grant_uses(&session).await?;
-    let answer = if uri.query().is_some_and(|query| !query.is_empty()) {
+    let mut fields = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+    let answer = if fields.any(|(name, _)| name != "config") {
         // A question that cannot be answered is told beside its form.
         Some(CanQuery::of(&uri).and_then(|query| server.can(&session, query)))
     } else {
@@ -41,7 +42,7 @@ pub(super) async fn show(
     let body = html! {
         h1 { "Rights" }
         (view(&map, &uses, now()))
-        (question(&map, &query, answer))
+        (question((&map, session.config()), &query, answer))
     };
     Ok(page("Rights", Place::Rights, &session, &body))
 }
@@ -187,7 +188,7 @@ fn call_line(call: &CallRight) -> Markup {
 
 /// The form of a question about one access, with the answer.
 fn question(
-    map: &RightsMap,
+    (map, config): (&RightsMap, Option<&str>),
     query: &CanQuery,
     answer: Option<Result<Explanation, Failure>>,
 ) -> Markup {
@@ -196,6 +197,7 @@ fn question(
         section id="can" {
             h2 { "May it?" }
             form.filters action="/rights#can" {
+                @if let Some(config) = config { input type="hidden" name="config" value=(config); }
                 select name="plugin" aria-label="Plugin" {
                     @for node in &map.plugins {
                         option value=(node.plugin) selected[query.plugin == node.plugin.as_str()] {

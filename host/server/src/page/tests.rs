@@ -106,7 +106,7 @@ fn waiting_by(setup: Setup, may_settle: Result<(), RoleRefusal>) -> PersonQuesti
         expires_ms: Some(60_000),
         state: QuestionState::Open,
     };
-    PersonQuestion { question, is_live: true, may_settle }
+    PersonQuestion { config: None, question, is_live: true, may_settle }
 }
 
 #[test]

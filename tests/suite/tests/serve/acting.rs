@@ -26,13 +26,19 @@ pub(super) fn waiting() -> Rig {
 }
 
 /// A program of a person.
-struct Client<'a> {
-    served: &'a Served,
-    token: &'a str,
+pub(super) struct Client<'a> {
+    pub(super) served: &'a Served,
+    pub(super) token: &'a str,
 }
 
 impl Client<'_> {
-    fn request(&self, method: &str, path: &str, key: Option<&str>, body: &str) -> Response {
+    pub(super) fn request(
+        &self,
+        method: &str,
+        path: &str,
+        key: Option<&str>,
+        body: &str,
+    ) -> Response {
         let mut headers = vec![
             ("Host", self.served.address().to_owned()),
             ("Authorization", format!("Bearer {}", self.token)),
@@ -41,18 +47,18 @@ impl Client<'_> {
         self.served.request(method, &format!("/api/v1{path}"), &headers, body)
     }
 
-    fn get(&self, path: &str) -> Value {
+    pub(super) fn get(&self, path: &str) -> Value {
         let answer = self.request("GET", path, None, "");
         assert_eq!(answer.status, 200, "{path}: {}", answer.text);
         answer.body
     }
 
-    fn post(&self, path: &str, key: Option<&str>, body: &Value) -> Response {
+    pub(super) fn post(&self, path: &str, key: Option<&str>, body: &Value) -> Response {
         self.request("POST", path, key, &body.to_string())
     }
 
     /// Starts a run that waits for an approval. Returns the run and the id of the call.
-    fn start(&self, key: &str) -> (String, String) {
+    pub(super) fn start(&self, key: &str) -> (String, String) {
         let started = self.post("/runs", Some(key), &json!({ "text": "go" }));
         assert_eq!(started.status, 201, "{}", started.text);
         let run = started.body["run"].as_str().expect("a run").to_owned();
@@ -60,7 +66,7 @@ impl Client<'_> {
     }
 
     /// Waits for a call of the run that waits for an approval.
-    fn question(&self, run: &str) -> String {
+    pub(super) fn question(&self, run: &str) -> String {
         until("a question", || {
             let listed = self.get("/questions");
             let found =
@@ -69,16 +75,16 @@ impl Client<'_> {
         })
     }
 
-    fn settle(&self, (run, call): (&str, &str), body: &Value) -> Response {
+    pub(super) fn settle(&self, (run, call): (&str, &str), body: &Value) -> Response {
         self.post(&format!("/runs/{run}/questions/{call}"), None, body)
     }
 
-    fn until_state(&self, run: &str, state: &str) {
+    pub(super) fn until_state(&self, run: &str, state: &str) {
         until(state, || (self.get(&format!("/runs/{run}"))["state"] == state).then_some(()));
     }
 }
 
-fn refusal(response: &Response) -> (u16, &str) {
+pub(super) fn refusal(response: &Response) -> (u16, &str) {
     (response.status, response.body["code"].as_str().unwrap_or_default())
 }
 

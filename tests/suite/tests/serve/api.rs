@@ -200,7 +200,9 @@ fn runs_are_listed_by_pages_and_to_those_who_may_read_them() {
             assert_eq!((refused.status, &refused.body["code"]), (404, &json!("run_not_found")));
         }
     }
-    for query in ["?config=x", "?limit=x", "?cursor=nobodys"] {
+    let refused = served.get("/api/v1/runs?config=x");
+    assert_eq!((refused.status, &refused.body["code"]), (404, &json!("config_not_found")));
+    for query in ["?store=x", "?limit=x", "?cursor=nobodys"] {
         let refused = served.get(&format!("/api/v1/runs{query}"));
         assert_eq!((refused.status, &refused.body["code"]), (400, &json!("bad_arguments")));
     }

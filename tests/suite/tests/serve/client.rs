@@ -35,6 +35,12 @@ impl Served {
         Self::start_with(rig, all.iter().map(|word| (*word).to_owned()).collect(), &[])
     }
 
+    /// Starts `conclave serve` with these configs on a free port.
+    pub(crate) fn start_configs(rig: &Rig, configs: &[&str], arguments: &[&str]) -> Self {
+        let all = [&["serve"], configs, &["--listen", "127.0.0.1:0"], arguments].concat();
+        Self::start_with(rig, all.iter().map(|word| (*word).to_owned()).collect(), &[])
+    }
+
     /// Does the same with more variables in its environment.
     pub(crate) fn start_with_variables(rig: &Rig, variables: &[(&str, String)]) -> Self {
         let arguments = ["serve", "c.toml", "--listen", "127.0.0.1:0"].map(str::to_owned);

@@ -114,7 +114,11 @@ fn a_person_of_a_provider_logs_in_acts_under_a_name_of_its_own_and_loses_access(
     assert_eq!(listed["runs"][0]["principal"], "oidc:ada-17", "{listed}");
     let bearer =
         [("Host", served.address().to_owned()), ("Authorization", format!("Bearer {own}"))];
-    let run = served.request("GET", &format!("/api/v1/runs/{room}"), &bearer, "");
+    // The server looks for new tokens each 400 ms.
+    let run = until("the token counts", || {
+        let run = served.request("GET", &format!("/api/v1/runs/{room}"), &bearer, "");
+        (run.status != 401).then_some(run)
+    });
     assert_eq!((run.status, &run.body["principal"]), (200, &json!("oidc:ada-17")), "{}", run.text);
     // The provider is asked again and again, until it takes the access away: streams end too.
     let stream = served.events(&room, None);
