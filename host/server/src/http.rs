@@ -34,6 +34,7 @@ use crate::followers::Followers;
 use crate::page;
 use crate::people::LoginRefusal;
 use crate::readers::Readers;
+use crate::readiness::Readiness;
 use crate::sessions::Session;
 use crate::tls::ServerTls;
 
@@ -69,6 +70,7 @@ struct ServerState {
     conversations: Conversations,
     readers: Readers,
     followers: Followers,
+    readiness: Readiness,
     streams: Arc<Semaphore>,
     acting: Arc<Semaphore>,
     /// Whether the server stops.
@@ -82,9 +84,17 @@ impl Server {
         let [streams, acting] = [STREAMS, ACTING].map(|most| Arc::new(Semaphore::new(most)));
         let (readers, stopping) = (conversations.readers(), watch::Sender::new(false));
         let followers = Followers::new(readers.clone());
-        let state =
-            ServerState { access, conversations, readers, followers, streams, acting, stopping };
-        Self(Arc::new(state))
+        let readiness = Readiness::default();
+        Self(Arc::new(ServerState {
+            access,
+            conversations,
+            readers,
+            followers,
+            readiness,
+            streams,
+            acting,
+            stopping,
+        }))
     }
 
     /// Serves connections, with TLS if there is a certificate, until `stop` is ready. Event streams end then, and say when to come back;
@@ -153,6 +163,10 @@ impl Server {
 
     pub(crate) fn followers(&self) -> &Followers {
         &self.0.followers
+    }
+
+    pub(crate) fn readiness(&self) -> &Readiness {
+        &self.0.readiness
     }
 
     /// The permit of an event stream. It is not waited for: each waiting page would hold a

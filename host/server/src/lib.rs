@@ -20,6 +20,7 @@ mod page;
 mod people;
 mod proxy;
 mod readers;
+mod readiness;
 mod runs;
 mod sessions;
 mod tls;
