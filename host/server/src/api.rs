@@ -33,7 +33,7 @@ use crate::entity_tag::EntityTag;
 use crate::http::{Failure, Server};
 use crate::readers::ReadFailed;
 use crate::sessions::Session;
-use events::run_events;
+use events::{Begin, run_events};
 use metrics::ServerFigures;
 use run_list::{RunPage, RunQuery};
 
@@ -164,17 +164,29 @@ async fn follow(
     let row = server.run(&session, Action::Read, &run).await?;
     let permit = server.stream_permit()?;
     let last = headers.get(HeaderName::from_static("last-event-id"));
-    let last = last.and_then(|last| last.to_str().ok()?.parse().ok());
+    let last = last.map(|last| last.to_str().unwrap_or_default());
+    let end = match last {
+        None => None,
+        Some(_) => {
+            let run = row.run.clone();
+            server.read(move |reader, _| reader.run_end(&run)).await?
+        }
+    };
     let changes = server.conversations().changes(&row.run);
     let follower = server.followers().follow(&row.run, changes).await?;
-    let events = run_events(follower, last, permit);
+    let events = run_events(follower, Begin::after(last, end), permit);
     Ok(server.until_end(session, events))
 }
 
 async fn ready(State(server): State<Server>) -> Result<&'static str, Problem> {
-    let filter = RunFilter { most: Some(1), ..RunFilter::default() };
-    server.read(move |reader, _| reader.runs(&filter)).await?;
-    Ok("ready\n")
+    let reads = async {
+        let filter = RunFilter { most: Some(1), ..RunFilter::default() };
+        server.read(move |reader, _| reader.runs(&filter)).await.is_ok()
+    };
+    match server.readiness().is_ready(reads).await {
+        true => Ok("ready\n"),
+        false => Err(Failure::from(ReadFailed).into()),
+    }
 }
 
 async fn measure(

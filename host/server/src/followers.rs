@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     fn record(number: u64, bytes: usize) -> Arc<FollowedRecord> {
-        let position = format!("0.{number}").parse().expect("a position");
+        let position = format!("0-{number}").parse().expect("a position");
         Arc::new(FollowedRecord { position, data: "x".repeat(bytes) })
     }
 
@@ -259,17 +259,17 @@ mod tests {
 
     #[test]
     fn recent_records_are_bounded_and_a_reader_further_behind_gets_none_of_them() {
-        let mut recent = RecentRecords { begin: "0.4".parse().ok(), ..RecentRecords::default() };
+        let mut recent = RecentRecords { begin: "0-4".parse().ok(), ..RecentRecords::default() };
         assert_eq!(numbers(recent.after(None)), None);
-        assert_eq!(numbers(recent.after("0.4".parse().ok())), Some(vec![]));
+        assert_eq!(numbers(recent.after("0-4".parse().ok())), Some(vec![]));
         recent.push(vec![record(5, 1), record(9, 2)]);
-        assert_eq!(numbers(recent.after("0.4".parse().ok())).unwrap(), ["0.5", "0.9"]);
-        assert_eq!(numbers(recent.after("0.5".parse().ok())).unwrap(), ["0.9"]);
+        assert_eq!(numbers(recent.after("0-4".parse().ok())).unwrap(), ["0-5", "0-9"]);
+        assert_eq!(numbers(recent.after("0-5".parse().ok())).unwrap(), ["0-9"]);
         recent.push(vec![record(10, RECENT)]);
-        assert_eq!(numbers(recent.after("0.5".parse().ok())), None, "it was removed");
-        assert_eq!(numbers(recent.after("0.9".parse().ok())).unwrap(), ["0.10"]);
+        assert_eq!(numbers(recent.after("0-5".parse().ok())), None, "it was removed");
+        assert_eq!(numbers(recent.after("0-9".parse().ok())).unwrap(), ["0-10"]);
         recent.push(vec![record(11, RECENT + 1)]);
         assert_eq!((recent.records.len(), recent.bytes), (0, 0));
-        assert_eq!(recent.begin.unwrap().to_string(), "0.11");
+        assert_eq!(recent.begin.unwrap().to_string(), "0-11");
     }
 }

@@ -38,6 +38,7 @@ use crate::followers::Followers;
 use crate::page;
 use crate::people::LoginRefusal;
 use crate::readers::Readers;
+use crate::readiness::Readiness;
 use crate::refusals::Surface;
 use crate::sessions::Session;
 use crate::tls::ServerTls;
@@ -75,6 +76,7 @@ struct ServerState {
     readers: Readers,
     followers: Followers,
     folds: RunFolds,
+    readiness: Readiness,
     streams: Arc<Semaphore>,
     acting: Arc<Semaphore>,
     uses: Cached<GrantUses>,
@@ -90,12 +92,14 @@ impl Server {
         let [streams, acting] = [STREAMS, ACTING].map(|most| Arc::new(Semaphore::new(most)));
         let (readers, stopping) = (conversations.readers(), watch::Sender::new(false));
         let (followers, folds) = (Followers::new(readers.clone()), RunFolds::new(readers.clone()));
+        let readiness = Readiness::default();
         Self(Arc::new(ServerState {
             access,
             conversations,
             readers,
             followers,
             folds,
+            readiness,
             streams,
             acting,
             uses: Cached::default(),
@@ -183,6 +187,10 @@ impl Server {
 
     pub(crate) fn folds(&self) -> &RunFolds {
         &self.0.folds
+    }
+
+    pub(crate) fn readiness(&self) -> &Readiness {
+        &self.0.readiness
     }
 
     pub(crate) fn cached_uses(&self) -> &Cached<GrantUses> {

@@ -98,7 +98,8 @@ fn reading_paths() -> Value {
         "/api/v1/runs/{run}/events": {
             "get": get(
                 "The records of all rooms of the run in the order of their commits, each an event \
-                 `record` with its room. `Last-Event-ID` continues after that record.",
+                 `record` with its room. `Last-Event-ID` continues after that record; if the store \
+                 does not have it, an event `reset` comes first, and then all records.",
                 &[run.clone(), last.clone()],
                 &stream,
             ),

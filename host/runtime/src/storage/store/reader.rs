@@ -4,7 +4,7 @@ mod checks;
 mod copy;
 mod derived;
 pub(super) mod lists;
-mod run_records;
+pub(super) mod run_records;
 mod totals;
 
 use std::path::{Path, PathBuf};
@@ -202,8 +202,8 @@ impl StoreReader {
         records.map_err(|error| error.of(&self.address))
     }
 
-    /// Returns at most `most` records of all rooms of a run, in the order in which they became
-    /// durable, from the first one after a position.
+    /// Returns at most `most` records of all rooms of a run that count, in the order in which they
+    /// became durable, from the first one after a position.
     pub fn run_records(
         &self,
         run: &RoomId,
@@ -214,7 +214,7 @@ impl StoreReader {
         records.map_err(|error| error.of(&self.address))
     }
 
-    /// Returns the position of a run's newest record; `None` if it has none.
+    /// Returns the position behind a run's newest record; `None` if it has none.
     pub fn run_end(&self, run: &RoomId) -> Result<Option<RunPosition>, StoreError> {
         self.of(run_records::run_end(&*self.tables, run))
     }
