@@ -1,8 +1,9 @@
 //! The records of all rooms of a run, in the order in which they became durable.
 //!
-//! Each record has a number that grows over all rooms of its run, and so with the sequence numbers of
-//! each room. A reader's position is one such number. What follows it is searched for in each room by
-//! the key of its records, so that a look costs as much as it finds, however long the run is.
+//! Each record has a place in the store, which grows over all rooms of its run, and so with the
+//! sequence numbers of each room. A reader's position is one such place. What follows it is searched for
+//! in each room by the key of its records, so that a look costs as much as it finds, however long the
+//! run is.
 
 use std::fmt;
 use std::str::FromStr;

@@ -377,7 +377,6 @@ fn a_database_of_the_first_format_is_migrated_with_its_records_and_its_chain_goe
     assert_eq!((checked.records, checked.heads.len()), (6, 1));
     let in_order = "SELECT count(*) FROM events WHERE room = 'r' AND place = seq + 1";
     assert_eq!(database.number(in_order), 6);
-    assert_eq!(database.number("SELECT run_records FROM rooms"), 6);
 }
 
 #[test]
