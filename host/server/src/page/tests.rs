@@ -37,7 +37,7 @@ fn waiting(may_settle: Result<(), RoleRefusal>) -> PersonQuestion {
 /// The inbox with this question.
 fn inbox_of(question: PersonQuestion, now: Millis) -> String {
     let files = inbox::FilesNow::of(&question);
-    inbox::view(&[(question, files)], None, now).into_string()
+    inbox::view(&[(question, files)], (None, true), now).into_string()
 }
 
 /// A config with a plugin `notes` that has these folders.
@@ -254,7 +254,7 @@ async fn rights_are_drawn_and_said_in_words_with_what_was_not_used() {
     let uses = GrantUses { entries, runs: 3, since: Some(Millis(0)), unread: 1 };
     let cached = Cached::default();
     let uses = cached.get((Duration::ZERO, Duration::MAX), || std::future::ready(Some(uses))).await;
-    let page = rights::view(&rights(), &uses.unwrap(), Millis(0)).into_string();
+    let page = rights::view(&rights(), uses.as_deref(), Millis(0)).into_string();
     for text in [
         "look-alike: <bdi>",
         "&lt;docs&gt;/",
@@ -286,8 +286,7 @@ fn the_file_that_a_call_replaces_is_compared_for_who_decides_alone() {
     let about = |may_settle| {
         let mut question = waiting_by(setup(vec![folder()]), may_settle);
         if let QuestionKind::Approval(subject) = &mut question.question.kind {
-            subject.request.arguments =
-                json!({ "path": "/notes/a.md", "text": "one\nthree\n" });
+            subject.request.arguments = json!({ "path": "/notes/a.md", "text": "one\nthree\n" });
         }
         inbox_of(question, Millis(0))
     };
