@@ -63,17 +63,21 @@ pub(super) fn view(budgets: &[RunBudget], has_more: bool) -> Markup {
     }
 }
 
-/// What was spent, as numbers.
+/// What was spent, as numbers. An amount that is zero is none, or of a model without a price.
 fn amounts(spent: &Spent) -> Markup {
+    let amount = |name: &str, amount: u64, show: fn(u64) -> String| {
+        let text = html! { @if amount > 0 { (show(amount)) } @else { span.faint { "–" } } };
+        fact(name, &text)
+    };
     html! {
         dl.facts {
-            (fact("Cost", &html! { (money(spent.cost_micro_usd)) }))
-            (fact("Tokens", &html! { (thousands(spent.tokens)) }))
-            (fact("Steps", &html! { (thousands(spent.turns)) }))
-            (fact("Model calls", &html! { (thousands(spent.model_calls)) }))
-            (fact("Tool calls", &html! { (thousands(spent.tool_calls)) }))
-            (fact("Computed", &html! { (took(spent.cpu_ms)) }))
-            (fact("Background tasks", &html! { (thousands(spent.tasks)) }))
+            (amount("Cost", spent.cost_micro_usd, money))
+            (amount("Tokens", spent.tokens, thousands))
+            (amount("Steps", spent.turns, thousands))
+            (amount("Model calls", spent.model_calls, thousands))
+            (amount("Tool calls", spent.tool_calls, thousands))
+            (amount("Computed", spent.cpu_ms, took))
+            (amount("In background", spent.tasks, thousands))
         }
     }
 }
