@@ -29,10 +29,12 @@ use conclave_runtime::store::{RunFilter, RunRow, StoreError, StoreReader, WaitRo
 use serde_json::{Value, json};
 
 use crate::conversations::FAILED;
+use crate::entity_tag::EntityTag;
 use crate::http::{Failure, Server};
 use crate::readers::ReadFailed;
 use crate::sessions::Session;
-use events::run_events;
+use events::{Begin, run_events};
+use metrics::ServerFigures;
 use run_list::{RunPage, RunQuery};
 
 /// The beginning of the paths of this version.
@@ -127,6 +129,7 @@ async fn list(
 ) -> Result<Json<Value>, Problem> {
     let RunPage { runs, next } = server.runs(&session, RunQuery::of(&uri)?).await?;
     let runs: Vec<Value> = runs.iter().map(run_value).collect();
+    let next = next.map(|place| place.to_string());
     Ok(Json(json!({ "runs": runs, "next": next })))
 }
 
@@ -161,17 +164,29 @@ async fn follow(
     let row = server.run(&session, Action::Read, &run).await?;
     let permit = server.stream_permit()?;
     let last = headers.get(HeaderName::from_static("last-event-id"));
-    let last = last.and_then(|last| last.to_str().ok()?.parse().ok());
+    let last = last.map(|last| last.to_str().unwrap_or_default());
+    let end = match last {
+        None => None,
+        Some(_) => {
+            let run = row.run.clone();
+            server.read(move |reader, _| reader.run_end(&run)).await?
+        }
+    };
     let changes = server.conversations().changes(&row.run);
     let follower = server.followers().follow(&row.run, changes).await?;
-    let events = run_events(follower, last, permit);
+    let events = run_events(follower, Begin::after(last, end), permit);
     Ok(server.until_end(session, events))
 }
 
 async fn ready(State(server): State<Server>) -> Result<&'static str, Problem> {
-    let filter = RunFilter { most: Some(1), ..RunFilter::default() };
-    server.read(move |reader, _| reader.runs(&filter)).await?;
-    Ok("ready\n")
+    let reads = async {
+        let filter = RunFilter { most: Some(1), ..RunFilter::default() };
+        server.read(move |reader, _| reader.runs(&filter)).await.is_ok()
+    };
+    match server.readiness().is_ready(reads).await {
+        true => Ok("ready\n"),
+        false => Err(Failure::from(ReadFailed).into()),
+    }
 }
 
 async fn measure(
@@ -180,7 +195,13 @@ async fn measure(
 ) -> Result<Response, Problem> {
     session.may(Action::Measure, None)?;
     let totals = server.read(|reader, config| reader.run_totals(config)).await?;
-    let text = metrics::text(&totals, server.open_streams());
+    let folds = server.folds();
+    let figures = ServerFigures {
+        streams: server.open_streams(),
+        folds: folds.open_runs(),
+        folded_records: folds.records(),
+    };
+    let text = metrics::text(&totals, &figures);
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 
@@ -198,6 +219,11 @@ impl Server {
     ) -> Result<T, Failure> {
         let config = self.conversations().config().to_owned();
         Ok(self.readers().read(move |reader| read(reader, &config)).await?)
+    }
+
+    /// The tag of an answer that depends on these values and on the program.
+    pub(crate) fn entity_tag(&self, values: &Value) -> EntityTag {
+        EntityTag::of(&json!([self.conversations().epoch(), values]))
     }
 
     /// Waits until the store shows a run that has begun, so that a client finds it after the answer.
@@ -230,6 +256,11 @@ impl Server {
         session.may(action, Some(&owner(&row)))?;
         Ok(row)
     }
+}
+
+/// A principal that owns no run. Who may read its runs may read those of everybody.
+pub(crate) fn nobody() -> Principal {
+    Principal(Arc::from(""))
 }
 
 pub(crate) fn owner(row: &RunRow) -> Principal {

@@ -197,6 +197,24 @@ impl RecentRecords {
     }
 }
 
+/// Removes from the grants of a setup where their folders and programs are on this machine. Each
+/// folder stays with the name that the operator wrote and the one that plugins see.
+fn withhold_places(setup: &mut Value) {
+    match setup {
+        Value::Object(fields) => {
+            if fields.contains_key("dir") && fields.contains_key("shown") {
+                fields.remove("dir");
+            }
+            if fields.contains_key("confinement") && fields.contains_key("commands") {
+                fields.retain(|name, _| name != "read" && name != "starts");
+            }
+            fields.values_mut().for_each(withhold_places);
+        }
+        Value::Array(values) => values.iter_mut().for_each(withhold_places),
+        _ => {}
+    }
+}
+
 fn followed(record: RunRecord) -> FollowedRecord {
     let RunRecord { position, room, record } = record;
     let record = Arc::new(record).without_secret();
@@ -204,6 +222,9 @@ fn followed(record: RunRecord) -> FollowedRecord {
     let mut value = serde_json::to_value(&*record).unwrap_or_default();
     if let Value::Object(fields) = &mut value {
         fields.insert("room".to_owned(), room.as_str().into());
+    }
+    if let Some(setup) = value.get_mut("setup") {
+        withhold_places(setup);
     }
     FollowedRecord { position, data: value.to_string() }
 }
@@ -213,7 +234,7 @@ mod tests {
     use super::*;
 
     fn record(number: u64, bytes: usize) -> Arc<FollowedRecord> {
-        let position = format!("0.{number}").parse().expect("a position");
+        let position = format!("0-{number}").parse().expect("a position");
         Arc::new(FollowedRecord { position, data: "x".repeat(bytes) })
     }
 
@@ -222,18 +243,33 @@ mod tests {
     }
 
     #[test]
+    fn a_setup_is_sent_without_the_places_of_this_machine() {
+        let mut setup = serde_json::json!({ "plugins": { "a": { "grants": {
+            "files": [{ "at": "/docs", "dir": "/srv/secret/docs", "shown": "docs/", "mode": "ro" }],
+            "exec": { "commands": ["git"], "confinement": "strict", "read": ["/srv/secret"], "starts": ["/srv/secret/bin"] },
+        }, "config": { "dir": "/box" } } } });
+        withhold_places(&mut setup);
+        assert!(!setup.to_string().contains("/srv/secret"), "{setup}");
+        let plugin = &setup["plugins"]["a"];
+        assert_eq!(
+            (&plugin["grants"]["files"][0]["shown"], &plugin["config"]["dir"]),
+            (&"docs/".into(), &"/box".into())
+        );
+    }
+
+    #[test]
     fn recent_records_are_bounded_and_a_reader_further_behind_gets_none_of_them() {
-        let mut recent = RecentRecords { begin: "0.4".parse().ok(), ..RecentRecords::default() };
+        let mut recent = RecentRecords { begin: "0-4".parse().ok(), ..RecentRecords::default() };
         assert_eq!(numbers(recent.after(None)), None);
-        assert_eq!(numbers(recent.after("0.4".parse().ok())), Some(vec![]));
+        assert_eq!(numbers(recent.after("0-4".parse().ok())), Some(vec![]));
         recent.push(vec![record(5, 1), record(9, 2)]);
-        assert_eq!(numbers(recent.after("0.4".parse().ok())).unwrap(), ["0.5", "0.9"]);
-        assert_eq!(numbers(recent.after("0.5".parse().ok())).unwrap(), ["0.9"]);
+        assert_eq!(numbers(recent.after("0-4".parse().ok())).unwrap(), ["0-5", "0-9"]);
+        assert_eq!(numbers(recent.after("0-5".parse().ok())).unwrap(), ["0-9"]);
         recent.push(vec![record(10, RECENT)]);
-        assert_eq!(numbers(recent.after("0.5".parse().ok())), None, "it was removed");
-        assert_eq!(numbers(recent.after("0.9".parse().ok())).unwrap(), ["0.10"]);
+        assert_eq!(numbers(recent.after("0-5".parse().ok())), None, "it was removed");
+        assert_eq!(numbers(recent.after("0-9".parse().ok())).unwrap(), ["0-10"]);
         recent.push(vec![record(11, RECENT + 1)]);
         assert_eq!((recent.records.len(), recent.bytes), (0, 0));
-        assert_eq!(recent.begin.unwrap().to_string(), "0.11");
+        assert_eq!(recent.begin.unwrap().to_string(), "0-11");
     }
 }

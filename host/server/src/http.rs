@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
-use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, SET_COOKIE};
+use axum::http::{StatusCode, Uri};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
@@ -33,10 +33,13 @@ use crate::connections;
 use crate::conversation::Conversation;
 use crate::conversations::Conversations;
 use crate::events::events;
+use crate::folds::RunFolds;
 use crate::followers::Followers;
 use crate::page;
 use crate::people::LoginRefusal;
 use crate::readers::Readers;
+use crate::readiness::Readiness;
+use crate::refusals::Surface;
 use crate::sessions::Session;
 use crate::tls::ServerTls;
 
@@ -72,6 +75,8 @@ struct ServerState {
     conversations: Conversations,
     readers: Readers,
     followers: Followers,
+    folds: RunFolds,
+    readiness: Readiness,
     streams: Arc<Semaphore>,
     acting: Arc<Semaphore>,
     uses: Cached<GrantUses>,
@@ -86,12 +91,15 @@ impl Server {
     pub fn new(access: Access, conversations: Conversations) -> Self {
         let [streams, acting] = [STREAMS, ACTING].map(|most| Arc::new(Semaphore::new(most)));
         let (readers, stopping) = (conversations.readers(), watch::Sender::new(false));
-        let followers = Followers::new(readers.clone());
+        let (followers, folds) = (Followers::new(readers.clone()), RunFolds::new(readers.clone()));
+        let readiness = Readiness::default();
         Self(Arc::new(ServerState {
             access,
             conversations,
             readers,
             followers,
+            folds,
+            readiness,
             streams,
             acting,
             uses: Cached::default(),
@@ -120,8 +128,17 @@ impl Server {
             () = serving => {}
             () = state.access().watch_tokens() => {}
             () = state.watch_certificate(tls) => {}
+            () = state.watch_logins() => {}
             () = stopping => {}
         }
+    }
+
+    /// Ends the sessions of people without access at their provider, again and again.
+    async fn watch_logins(&self) {
+        #[cfg(feature = "oidc")]
+        return self.access().watch_logins().await;
+        #[cfg(not(feature = "oidc"))]
+        std::future::pending().await
     }
 
     /// Takes a renewed certificate, again and again.
@@ -166,6 +183,14 @@ impl Server {
 
     pub(crate) fn followers(&self) -> &Followers {
         &self.0.followers
+    }
+
+    pub(crate) fn folds(&self) -> &RunFolds {
+        &self.0.folds
+    }
+
+    pub(crate) fn readiness(&self) -> &Readiness {
+        &self.0.readiness
     }
 
     pub(crate) fn cached_uses(&self) -> &Cached<GrantUses> {
@@ -231,8 +256,10 @@ fn router(server: Server) -> Router {
         .chain(page::routes())
         .fold(assets, |router, (path, methods)| router.route(path, methods))
         .nest(API, api::router())
-        .fallback(async || Failure::missing())
-        .method_not_allowed_fallback(async || Failure::wrong_method())
+        .fallback(async |uri: Uri| Surface::of(uri.path()).refuse(Failure::missing(), None))
+        .method_not_allowed_fallback(async |uri: Uri| {
+            Surface::of(uri.path()).refuse(Failure::wrong_method(), None)
+        })
         .layer(DefaultBodyLimit::max(BODY))
         // The last layer is the outermost: a request is checked before anything reads it.
         .layer(middleware::from_fn_with_state(server.clone(), guard))

@@ -12,16 +12,23 @@ mod cached;
 mod connections;
 mod conversation;
 mod conversations;
+mod entity_tag;
 mod error;
 mod events;
+mod folds;
 mod followers;
 mod http;
 mod markdown;
+#[cfg(feature = "oidc")]
+mod oidc;
 mod operator;
 mod page;
 mod people;
 mod proxy;
 mod readers;
+mod readiness;
+mod refusals;
+mod run_request;
 mod runs;
 mod sessions;
 mod tls;
@@ -31,6 +38,8 @@ pub use access::{Access, Address, Encryption};
 pub use conversations::{Conversations, RoomParts};
 pub use error::ServerError;
 pub use http::Server;
+#[cfg(feature = "oidc")]
+pub use oidc::{Oidc, OidcError};
 pub use operator::Operator;
 pub use people::People;
 

@@ -259,6 +259,7 @@ impl QuestionFold {
             _ => None,
         };
         let is_answer = record.event.settled_call().is_some();
+        let is_timer = matches!(record.event, Event::TimerFired { .. });
         let answered = match record.event.effective() {
             Event::UserAnswered { call, .. } if self.room.is_in_flight(*call) => Some(*call),
             _ => None,
@@ -280,6 +281,10 @@ impl QuestionFold {
         }
         while let Some(notice) = self.room.poll_notice() {
             match notice {
+                // The room's own timer: it stood still while no process had the run.
+                Notice::ApprovalGiven { call, author: ApprovalAuthor::Nobody, .. } if is_timer => {
+                    self.set(call, QuestionState::Expired { at: record.at });
+                }
                 // The room itself refused it, without a decision.
                 Notice::ApprovalGiven { author: ApprovalAuthor::Nobody, .. } if !is_answer => {}
                 Notice::ApprovalGiven { call, approval, author } => {
@@ -302,7 +307,7 @@ impl QuestionFold {
             }
         }
         self.take_effects(record.at);
-        self.close(record.at);
+        self.withdraw(record.at);
     }
 
     fn set(&mut self, call: CallId, state: QuestionState) {
@@ -341,16 +346,12 @@ impl QuestionFold {
         }
     }
 
-    /// Closes the questions whose calls ended without a decision.
-    fn close(&mut self, at: Millis) {
+    /// Withdraws the questions whose calls ended without a decision.
+    fn withdraw(&mut self, at: Millis) {
         let is_closed =
             |question: &&mut Question| question.is_open() && !self.room.is_in_flight(question.call);
         for question in self.questions.values_mut().filter(is_closed) {
-            let deadline = question.expires_ms.map(|ms| question.since.plus(ms));
-            question.state = match deadline {
-                Some(deadline) if at >= deadline => QuestionState::Expired { at },
-                _ => QuestionState::Withdrawn { at },
-            };
+            question.state = QuestionState::Withdrawn { at };
         }
     }
 

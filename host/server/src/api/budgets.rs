@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use conclave_core::journal::recovery::Unfinished;
 use conclave_core::policy::roles::Action;
 use conclave_core::types::ids::RoomId;
 use conclave_core::types::limits::RunLimits;
@@ -88,14 +87,8 @@ impl Server {
 
     async fn budget_of(&self, row: RunRow) -> Result<RunBudget, Failure> {
         let run = row.run.clone();
-        let read = self.read(move |reader, _| {
-            let records = reader.records(&run)?;
-            // As the room has them, with the increases that were granted.
-            let limits =
-                (!records.is_empty()).then(|| Unfinished::fold(records).room.limits().clone());
-            Ok((limits, reader.rooms(&run)?))
-        });
-        let (limits, rooms) = read.await?;
+        let limits = self.folds().run(&run).await?.map(|folded| folded.limits.clone());
+        let rooms = self.read(move |reader, _| reader.rooms(&run)).await?;
         Ok(RunBudget::new(row, limits, rooms))
     }
 

@@ -4,32 +4,52 @@ use std::fmt::Write as _;
 
 use conclave_runtime::store::RunTotals;
 
-/// The figures of the runs of a config, of what waits for an approval, and of the open streams.
-pub(super) fn text(totals: &RunTotals, streams: usize) -> String {
+/// The figures of this process.
+#[derive(Default)]
+pub(super) struct ServerFigures {
+    /// The open event streams.
+    pub(super) streams: usize,
+    /// The runs whose fold is in memory.
+    pub(super) folds: usize,
+    /// The records that were folded for views of runs since the start.
+    pub(super) folded_records: u64,
+}
+
+/// The figures of the runs of a config that the store has, of what waits for an approval, and of
+/// this process. What the store has shrinks when retention removes runs, so it is no counter.
+pub(super) fn text(totals: &RunTotals, figures: &ServerFigures) -> String {
     let mut text = String::new();
-    head(&mut text, "conclave_runs", "gauge", "Runs by their state.");
+    head(&mut text, "conclave_runs", "gauge", "Stored runs by their state.");
     for (state, count) in &totals.states {
         let _ = writeln!(text, "conclave_runs{{state=\"{state}\"}} {count}");
     }
-    for (name, help, value) in [
-        ("conclave_turns_total", "Turns of all runs.", totals.turns),
-        ("conclave_tokens_total", "Tokens of all model requests.", totals.tokens),
+    let ServerFigures { streams, folds, folded_records } = figures;
+    for (name, kind, help, value) in [
+        ("conclave_stored_turns", "gauge", "Turns of the stored runs.", totals.turns),
+        ("conclave_stored_tokens", "gauge", "Tokens of the stored runs.", totals.tokens),
         (
-            "conclave_cost_micro_usd_total",
-            "Cost of all model requests in millionths of a US dollar.",
+            "conclave_stored_cost_micro_usd",
+            "gauge",
+            "Cost of the stored runs in millionths of a US dollar.",
             totals.cost_micro_usd,
         ),
-        ("conclave_records_total", "Records of all runs.", totals.records),
+        ("conclave_stored_records", "gauge", "Records of the stored runs.", totals.records),
+        (
+            "conclave_approvals_pending",
+            "gauge",
+            "Calls that wait for an approval.",
+            totals.approvals,
+        ),
+        ("conclave_event_streams", "gauge", "Open event streams.", *streams as u64),
+        ("conclave_folded_runs", "gauge", "Runs in memory for their views.", *folds as u64),
+        (
+            "conclave_folded_records_total",
+            "counter",
+            "Records read for views of runs since the start of the server.",
+            *folded_records,
+        ),
     ] {
-        head(&mut text, name, "counter", help);
-        let _ = writeln!(text, "{name} {value}");
-    }
-    let (approvals, streams) = (totals.approvals, streams as u64);
-    for (name, help, value) in [
-        ("conclave_approvals_pending", "Calls that wait for an approval.", approvals),
-        ("conclave_event_streams", "Open event streams.", streams),
-    ] {
-        head(&mut text, name, "gauge", help);
+        head(&mut text, name, kind, help);
         let _ = writeln!(text, "{name} {value}");
     }
     text
@@ -45,22 +65,26 @@ mod tests {
 
     #[test]
     fn each_figure_has_its_type_and_a_value() {
-        let text = text(&RunTotals { approvals: 2, ..RunTotals::default() }, 3);
+        let figures = ServerFigures { streams: 3, folds: 1, folded_records: 9 };
+        let text = text(&RunTotals { approvals: 2, ..RunTotals::default() }, &figures);
         let values: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(
             values,
             [
-                "conclave_turns_total 0",
-                "conclave_tokens_total 0",
-                "conclave_cost_micro_usd_total 0",
-                "conclave_records_total 0",
+                "conclave_stored_turns 0",
+                "conclave_stored_tokens 0",
+                "conclave_stored_cost_micro_usd 0",
+                "conclave_stored_records 0",
                 "conclave_approvals_pending 2",
                 "conclave_event_streams 3",
+                "conclave_folded_runs 1",
+                "conclave_folded_records_total 9",
             ]
         );
         for value in values {
             let name = value.split(' ').next().unwrap_or_default();
-            assert!(text.contains(&format!("# TYPE {name} ")), "{name}");
+            let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
+            assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name}");
         }
     }
 }

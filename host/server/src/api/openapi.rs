@@ -59,6 +59,11 @@ fn reading_paths() -> Value {
     let view = |summary: &str| {
         get(summary, std::slice::from_ref(&run), &content(json!({ "type": "object" })))
     };
+    let mut timeline = view("The timeline of the run.");
+    let tag = parameter("header", "If-None-Match", json!({ "type": "string" }));
+    timeline["parameters"] = json!([run, tag]);
+    timeline["responses"]["304"] =
+        json!({ "description": "The run has no record that is not in the reader's copy." });
     let query = |name: &str, schema: Value| parameter("query", name, schema);
     let filters = [
         query("status", json!({ "type": "string" })),
@@ -93,13 +98,14 @@ fn reading_paths() -> Value {
         "/api/v1/runs/{run}/events": {
             "get": get(
                 "The records of all rooms of the run in the order of their commits, each an event \
-                 `record` with its room. `Last-Event-ID` continues after that record.",
+                 `record` with its room. `Last-Event-ID` continues after that record; if the store \
+                 does not have it, an event `reset` comes first, and then all records.",
                 &[run.clone(), last.clone()],
                 &stream,
             ),
         },
         "/api/v1/runs/{run}/tasks": { "get": view("The background tasks of the run.") },
-        "/api/v1/runs/{run}/timeline": { "get": view("The timeline of the run.") },
+        "/api/v1/runs/{run}/timeline": { "get": timeline },
         "/api/v1/runs/{run}/audit": { "get": view("The audit of the run: who did what.") },
         "/api/v1/runs/{run}/budget": { "get": view("The limits of the run, and its use.") },
         "/api/v1/runs/{run}/changes": {
@@ -362,8 +368,19 @@ fn schemas() -> Value {
         },
         "QuestionList": {
             "type": "object",
-            "required": ["questions"],
-            "properties": { "questions": { "type": "array", "items": reference("Question") } },
+            "description": "`damaged` has the rows that cannot be read, for those who may read every run.",
+            "required": ["questions", "damaged"],
+            "properties": {
+                "questions": { "type": "array", "items": reference("Question") },
+                "damaged": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "required": ["room", "reason"],
+                        "properties": { "room": text(), "reason": text() },
+                    },
+                },
+            },
         },
         "Question": {
             "type": "object",

@@ -18,6 +18,7 @@ use super::{PageFailure, inbox};
 use crate::api::acting::{ReasonRequest, SettleRequest};
 use crate::api::{bad_arguments, owner};
 use crate::http::{Failure, Server, form_body};
+use crate::run_request::RunRequest;
 use crate::sessions::Session;
 
 /// The field with the number of records that the page showed. It is no part of the request, and
@@ -49,20 +50,13 @@ async fn form<T: DeserializeOwned>(request: Request) -> Result<Form<T>, Failure>
 
 type Done = Result<Redirect, PageFailure>;
 
-pub(super) async fn say(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
-    request: Request,
-) -> Done {
+pub(super) async fn say(RunRequest { server, session, run }: RunRequest, request: Request) -> Done {
     let Form { request, key } = form(request).await?;
     Ok(back(&run, &server.say(&session, &run, request, Some(&key)).await?))
 }
 
 pub(super) async fn stop(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
+    RunRequest { server, session, run }: RunRequest,
     request: Request,
 ) -> Done {
     let Form::<ReasonRequest> { request, .. } = form(request).await?;
@@ -70,28 +64,21 @@ pub(super) async fn stop(
 }
 
 pub(super) async fn pause(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
+    RunRequest { server, session, run }: RunRequest,
     request: Request,
 ) -> Done {
     let Form::<ReasonRequest> { request, .. } = form(request).await?;
     Ok(back(&run, &server.pause_run(&session, &run, request, None).await?))
 }
 
-pub(super) async fn resume(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
-) -> Done {
+pub(super) async fn resume(RunRequest { server, session, run }: RunRequest) -> Done {
     Ok(back(&run, &server.resume_run(&session, &run, None).await?))
 }
 
 /// Decides or answers. The inbox then says where the question stands, or why nothing was decided.
 pub(super) async fn settle(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path((run, id)): Path<(String, String)>,
+    RunRequest { server, session, run }: RunRequest,
+    Path((_, id)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, PageFailure> {
     let settled = async {
@@ -152,9 +139,7 @@ pub(super) async fn to_list() -> Redirect {
 
 /// Applies or drops the changes of the version that was shown.
 pub(super) async fn decide_changes(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
+    RunRequest { server, session, run }: RunRequest,
     request: Request,
 ) -> Done {
     let Form { request, .. } = form(request).await?;

@@ -37,8 +37,8 @@ pub(super) async fn of_run(
     Path(run): Path<String>,
 ) -> Result<Html<String>, PageFailure> {
     let budget = server.run_budget(&session, &run).await?;
-    let timeline = server.timeline_view(&session, &run).await?;
-    Ok(part(RunPart::Budget, &budget.row, &session, &run_view(&budget, &timeline)))
+    let folded = server.folded(&budget.row.run).await?;
+    Ok(part(RunPart::Budget, &budget.row, &session, &run_view(&budget, &folded.timeline)))
 }
 
 pub(super) fn view(budgets: &[RunBudget], has_more: bool) -> Markup {

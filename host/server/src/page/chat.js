@@ -6,7 +6,7 @@
 const element = (id) => document.getElementById(id);
 const [log, entries, draft, pending] = ["log", "entries", "draft", "pending"].map(element);
 const [form, text, send, stop] = ["form", "text", "send", "stop"].map(element);
-const [login, secret] = ["login", "token"].map(element);
+const [login, secret, provider] = ["login", "token", "provider"].map(element);
 const greeting = ["greeting", "task", "description", "agent", "usage"].map(element);
 const [picker, begin, statusLine, problem] = ["conversations", "begin", "status", "problem"].map(element);
 
@@ -30,7 +30,7 @@ async function call(path, body) {
   const answer = response.headers.get("content-type")?.includes("json") ? await response.json() : {};
   if (!response.ok) {
     throw Object.assign(new Error(answer.message || `the server answered ${response.status}`),
-      { status: response.status, code: answer.error });
+      { status: response.status, code: answer.error, login: answer.login });
   }
   return answer;
 }
@@ -244,6 +244,7 @@ async function check() {
 
 function fail(error) {
   login.hidden = error.status !== 401;
+  provider.hidden = !error.login;
   problem.textContent = error.status === 401 ? NO_ACCESS : error.status ? error.message : LOST;
 }
 

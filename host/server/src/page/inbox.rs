@@ -21,14 +21,15 @@ use conclave_runtime::overlay::diff::LineSign;
 use conclave_runtime::overlay::named_files::{
     FileState, NamedFile, ReplacedFile, named_file, replaced_file,
 };
+use conclave_runtime::store::DamagedRow;
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::rights::layers;
-use super::text::{age, exact, exact_block, foreign, foreign_block, run_path};
+use super::text::{age, exact, exact_block, foreign, foreign_block, path_part, run_path};
 use super::{PageFailure, Place, now, page};
 use crate::api::acting::failed;
-use crate::api::views::PersonQuestion;
+use crate::api::views::{PersonQuestion, QuestionPage};
 use crate::http::{Failure, Server};
 use crate::sessions::Session;
 
@@ -100,16 +101,26 @@ async fn show(
     session: &Session,
     line: Option<Markup>,
 ) -> Result<Html<String>, PageFailure> {
-    let all = server.questions(session).await?;
+    let QuestionPage { questions, damaged } = server.questions(session).await?;
     // It looks at the disk.
     let looking = conclave_runtime::blocking::spawn(move || {
-        let files: Vec<FilesNow> = all.iter().map(FilesNow::of).collect();
-        all.into_iter().zip(files).collect::<Vec<_>>()
+        let files: Vec<FilesNow> = questions.iter().map(FilesNow::of).collect();
+        questions.into_iter().zip(files).collect::<Vec<_>>()
     });
     let all = looking.await.map_err(|_| failed())?;
     let shows_why = session.may(Action::Inspect, None).is_ok();
-    let body = view(&all, (line.as_ref(), shows_why), now());
+    let list = view(&all, (line.as_ref(), shows_why), now());
+    let body = html! { (list) (damaged_rows(&damaged)) };
     Ok(page("Inbox", Place::Inbox, session, &body))
+}
+
+/// The rows of the store that cannot be read: something may wait in them.
+fn damaged_rows(damaged: &[DamagedRow]) -> Markup {
+    html! {
+        @for DamagedRow { room, what } in damaged {
+            p.problem { "A row of " code { (room) } " cannot be read: " (foreign(what)) }
+        }
+    }
 }
 
 /// The files that the arguments of a call name, as they are now: what `conclave approve` shows.
@@ -397,7 +408,7 @@ fn reasons(ApprovalSubject { request, effects, .. }: &ApprovalSubject) -> Markup
 }
 
 fn forms(question: &Question) -> Markup {
-    let id: String = url::form_urlencoded::byte_serialize(question.id.as_bytes()).collect();
+    let id = path_part(&question.id);
     let path = format!("{}/questions/{id}", run_path(question.run.as_str()));
     let hidden = |decision: &str| {
         html! {

@@ -99,9 +99,9 @@ pub(super) async fn background(
     Path(run): Path<String>,
 ) -> Result<Html<String>, PageFailure> {
     let row = server.run(&session, Action::Read, &run).await?;
-    let tasks = server.background_tasks(&session, &run).await?;
+    let folded = server.folded(&row.run).await?;
     let until = row.until(now());
-    Ok(part(RunPart::Background, &row, &session, &background_table(&tasks, until)))
+    Ok(part(RunPart::Background, &row, &session, &background_table(&folded.tasks, until)))
 }
 
 pub(super) fn background_table(tasks: &[TaskRow], until: Millis) -> Markup {

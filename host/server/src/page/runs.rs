@@ -76,7 +76,7 @@ fn view(query: &RunQuery, found: &RunPage, down_ms: &[u64], now: Millis) -> Mark
                 }
             }
             @if let Some(next) = &found.next {
-                p.more { a rel="next" href=(next_address(query, next.as_str())) { "Older runs" } }
+                p.more { a rel="next" href=(next_address(query, &next.to_string())) { "Older runs" } }
             }
         }
     }

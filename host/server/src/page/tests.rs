@@ -174,22 +174,14 @@ fn an_address_has_the_values_that_there_are() {
     let query = [("text", Some("a&b")), ("kind", None), ("from", Some(""))];
     assert_eq!(text::address("/runs", query), "/runs?text=a%26b");
     assert_eq!(text::run_path("a/b\"<"), "/runs/a%2Fb%22%3C");
-}
-
-#[test]
-fn only_pages_of_this_server_are_pages() {
-    for path in ["/runs", "/runs/3f2a", "/runs/3f2a/questions/c1", "/inbox", "/login", "/rights"] {
-        assert!(is_page(path), "{path}");
-    }
-    for path in ["/", "//there/runs", "/runsx", "/api/v1/runs", "https://there/runs", ""] {
-        assert!(!is_page(path), "{path}");
-    }
+    assert_eq!(text::path_part("a b+ü:c1"), "a%20b%2B%C3%BC%3Ac1");
 }
 
 #[test]
 fn who_has_no_access_gets_a_form_that_leads_to_the_page() {
     let failure = Failure::new(StatusCode::UNAUTHORIZED, "no_access", "no <access>");
-    let answer = refused(failure, Some("/runs/\"a"));
+    let form = LoginForm { page: "/runs/\"a", provider: Some("login.example.org") };
+    let answer = refused(failure, Some(&form));
     assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
     let form = document("x", None, None, &html! { input value="/runs/\"a"; }).0;
     assert!(form.contains("value=\"/runs/&quot;a\"") && !form.contains("<nav"), "{form}");

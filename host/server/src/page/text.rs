@@ -93,8 +93,14 @@ pub(super) fn address<'a>(
 
 /// The path of a run's page.
 pub(super) fn run_path(run: &str) -> String {
-    let name: String = url::form_urlencoded::byte_serialize(run.as_bytes()).collect();
-    format!("/runs/{name}")
+    format!("/runs/{}", path_part(run))
+}
+
+/// A name as one part of a path.
+pub(super) fn path_part(name: &str) -> String {
+    let query: String = url::form_urlencoded::byte_serialize(name.as_bytes()).collect();
+    // A plus is a blank in a query alone. That of a name is escaped already.
+    query.replace('+', "%20")
 }
 
 /// A text of an agent with its Markdown. Each word is shown as in [`foreign_block`].

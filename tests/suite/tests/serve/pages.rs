@@ -5,8 +5,9 @@ use serde_json::json;
 
 use super::acting::waiting;
 use super::client::{Response, Served};
-use super::people::token;
+use super::people::{begin, token};
 use super::{WEB, echo};
+use crate::cli::{conclave, text};
 
 #[test]
 fn a_run_and_its_events_are_read_without_a_script_by_who_may_read_it() {
@@ -171,6 +172,106 @@ fn an_operator_speaks_pauses_and_stops_by_forms() {
     let id = &run["/runs/".len()..];
     let audit = served.get(&format!("/api/v1/runs/{id}/audit")).text;
     assert_eq!(audit.matches("\"kind\":\"message\"").count(), 1, "it was said once: {audit}");
+}
+
+#[test]
+fn the_messages_of_a_conversation_are_events_of_its_run_with_their_senders() {
+    let rig = echo(WEB);
+    let ada = token(&rig, "ada", "user");
+    let mut served = Served::start(&rig, &[]);
+    let ada = served.log_in(&ada);
+    served.with_cookie(&ada);
+    let room = begin(&served);
+    served.send(&room, "a", "Good <b>morning</b>.");
+    served.events(&room, None).entry();
+    assert_eq!(served.send(&room, "a", "Good night.").status, 409);
+    assert_eq!(served.send(&room, "a", "Good <b>morning</b>.").body["duplicate"], true);
+    let timeline = || served.get(&format!("/api/v1/runs/{room}/timeline")).body;
+    let timeline = until("both", || {
+        let all = timeline();
+        let rows = all["rows"].as_array().cloned().unwrap_or_default();
+        let rows: Vec<_> = rows.into_iter().filter(|row| row["type"] == "inbound").collect();
+        (rows.len() == 2).then_some(rows)
+    });
+    let told = |row: usize, field: &str| timeline[row][field].clone();
+    assert_eq!((told(0, "sender"), told(0, "channel")), (json!("ada"), json!("web")));
+    assert_eq!(told(0, "text"), json!("Good <b>morning</b>."));
+    assert_eq!(told(0, "outcome"), json!({ "outcome": "accepted" }));
+    assert_eq!(told(1, "outcome")["outcome"], "refused", "{timeline:?}");
+    assert!(told(1, "outcome")["reason"].to_string().contains("key"), "{timeline:?}");
+    let page = served.get(&format!("/runs/{room}")).text;
+    assert!(page.contains("<bdi>ada:</bdi>") && page.contains("Good &lt;b&gt;morning"), "{page}");
+    assert!(page.contains("Good night.") && page.contains("not taken: the key"), "{page}");
+    let shown = text(&conclave(&rig, &["show", &room]).stdout);
+    assert!(shown.contains("ada:") && shown.contains("Good <b>morning</b>."), "{shown}");
+}
+
+/// The value of a figure of the server.
+fn figure(served: &Served, name: &str) -> u64 {
+    let figures = served.get("/metrics").text;
+    let value = figures.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    value.unwrap_or_else(|| panic!("{name}: {figures}"))
+}
+
+#[test]
+fn a_record_is_folded_once_for_all_who_look_at_its_run_and_an_unchanged_page_is_not_sent_again() {
+    let rig = waiting();
+    let olga = token(&rig, "olga", "operator");
+    let mut served = Served::start(&rig, &[]);
+    let olga = served.log_in(&olga);
+    served.with_cookie(&olga);
+    let started = served.post("/api/v1/runs", &json!({ "text": "go" }));
+    let run = started.body["run"].as_str().expect("a run").to_owned();
+    until("a question", || served.get("/inbox").text.contains("echo.run").then_some(()));
+    let (page, api) = (format!("/runs/{run}"), format!("/api/v1/runs/{run}"));
+    let records = || served.get(&api).body["records"].as_u64().expect("a number");
+    let folded = || figure(&served, "conclave_folded_records_total ");
+    assert_eq!(folded(), 0, "nobody has looked");
+    for _ in 0..3 {
+        for path in ["", "?kind=task", "/background"].map(|part| format!("{page}{part}")) {
+            assert_eq!(served.get(&path).status, 200);
+        }
+        for view in ["timeline", "tasks", "budget"] {
+            assert_eq!(served.get(&format!("{api}/{view}")).status, 200);
+        }
+    }
+    assert_eq!((folded(), figure(&served, "conclave_folded_runs ")), (records(), 1));
+    // Whoever has a copy gets no other one until there is another record.
+    let known = |path: &str, tag: &str| {
+        let mut headers = served.own();
+        headers.push(("If-None-Match", tag.to_owned()));
+        served.request("GET", path, &headers, "")
+    };
+    let timeline = format!("{api}/timeline");
+    let tag = served.get(&timeline).header("etag").expect("a tag").to_owned();
+    let same = known(&timeline, &tag);
+    assert_eq!((same.status, same.text.as_str()), (304, ""));
+    // The times of a page are shown anew from time to time.
+    let page_tag = until("an unchanged page", || {
+        let tag = served.get(&page).header("etag").expect("a tag").to_owned();
+        (known(&page, &tag).status == 304).then_some(tag)
+    });
+    let before = records();
+    assert_eq!(served.post(&format!("{api}/pause"), &json!({})).status, 200);
+    until("its record", || (records() > before).then_some(()));
+    for (path, tag) in [(&timeline, &tag), (&page, &page_tag)] {
+        assert_eq!(known(path, tag).status, 200);
+    }
+    assert_eq!(folded(), records(), "only the new ones");
+}
+
+#[test]
+fn the_events_alone_are_what_a_script_fetches() {
+    let rig = echo(WEB);
+    let served = Served::start(&rig, &[]);
+    let started = served.post("/api/v1/runs", &json!({ "text": "go" }));
+    let run = format!("/runs/{}", started.body["run"].as_str().expect("a run"));
+    let list = served.get(&format!("{run}?part=events&from=9999"));
+    assert_eq!(list.status, 200, "{}", list.text);
+    // An address behind the last event is that of the last events.
+    assert!(list.text.contains("<ol class=\"rows\" data-from=\"0\"><li id=\"e"), "{}", list.text);
+    assert!(!list.text.contains("class=\"lanes\""), "{}", list.text);
+    assert!(served.get(&run).text.contains("class=\"lanes\""));
 }
 
 #[test]

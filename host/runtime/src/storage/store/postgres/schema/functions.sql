@@ -34,7 +34,8 @@ BEGIN
         of_run := split_part(write_room[i], '/', 1);
         -- The run's epoch is that of its root room. A child room cannot be opened under another.
         IF write_room[i] <> of_run THEN
-            PERFORM 1 FROM conclave.rooms AS r WHERE r.room = of_run AND r.epoch = write_epoch[i] FOR NO KEY UPDATE;
+            UPDATE conclave.rooms AS r SET run_records = r.run_records + write_next[i] - write_first[i]
+                WHERE r.room = of_run AND r.epoch = write_epoch[i];
             IF NOT FOUND THEN
                 RAISE EXCEPTION 'another host has taken run %', of_run USING ERRCODE = 'CV001';
             END IF;
@@ -44,6 +45,7 @@ BEGIN
         END IF;
         UPDATE conclave.rooms AS r SET
             records = write_next[i], changed = coalesce(write_at[i], r.changed),
+            run_records = r.run_records + CASE WHEN write_room[i] = of_run THEN write_next[i] - write_first[i] ELSE 0 END,
             turns = coalesce(write_turns[i], r.turns), tokens = coalesce(write_tokens[i], r.tokens),
             cost_micro_usd = coalesce(write_cost[i], r.cost_micro_usd), spent = coalesce(write_spent[i], r.spent)
         WHERE r.room = write_room[i] AND r.epoch = write_epoch[i] AND r.records = write_first[i];
@@ -67,15 +69,18 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'chain % does not go on behind line %', of_chain, last_number USING ERRCODE = 'CV002';
     END IF;
-    INSERT INTO conclave.events (chain, number, room, seq, at, kind, principal, rules, body, parts, hash, epoch)
-        SELECT of_chain, last_number + n.place, n.room, n.seq, n.at, n.kind, n.principal, n.rules, n.body, n.parts, n.hash, n.epoch
+    -- The records of a run in this group have its last places, in their order.
+    INSERT INTO conclave.events (chain, number, room, seq, at, kind, principal, rules, body, parts, hash, epoch, place)
+        SELECT of_chain, last_number + n.nth, n.room, n.seq, n.at, n.kind, n.principal, n.rules, n.body, n.parts, n.hash, n.epoch,
+            r.run_records + 1 - row_number() OVER (PARTITION BY r.room ORDER BY n.nth DESC)
         FROM unnest(event_room, event_seq, event_at, event_kind, event_principal, event_rules, event_body, event_parts,
             event_hash, event_epoch) WITH ORDINALITY
-            AS n (room, seq, at, kind, principal, rules, body, parts, hash, epoch, place);
+            AS n (room, seq, at, kind, principal, rules, body, parts, hash, epoch, nth)
+        JOIN conclave.rooms AS r ON r.room = split_part(n.room, '/', 1);
     INSERT INTO conclave.audit (chain, number, room, seq, at, record, hash)
-        SELECT of_chain, last_number + n.place, n.room, n.seq, n.at, n.record, n.line
+        SELECT of_chain, last_number + n.nth, n.room, n.seq, n.at, n.record, n.line
         FROM unnest(event_room, event_seq, event_at, event_hash, event_line) WITH ORDINALITY
-            AS n (room, seq, at, record, line, place);
+            AS n (room, seq, at, record, line, nth);
 END $$;
 
 -- The state of a room of which a write was refused: the number of its records and its epoch, and the
