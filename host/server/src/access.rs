@@ -2,6 +2,9 @@
 //! session in their place, and the checks of `Host` and `Origin` against other web sites. The headers
 //! that restrict what the page may do are here too.
 
+#[cfg(feature = "oidc")]
+mod oidc;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,19 +13,20 @@ use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use conclave_core::policy::roles::Role;
 use conclave_core::types::ids::{OPERATOR, Principal};
 use tokio::sync::watch;
 
-use crate::api::{API, Problem};
 use crate::connections::Connection;
 use crate::conversations::FAILED;
 use crate::error::ServerError;
 use crate::http::{Failure, Server};
 use crate::operator::Operator;
 use crate::page;
+use crate::page::login::{BEGIN, CALLBACK, LOGIN};
 use crate::people::{LoginRefusal, People};
+use crate::refusals::{Surface, is_readable};
 use crate::sessions::{Credential, Identity, SESSION, Session, Sessions, is_same};
 use crate::tls::TlsError;
 use crate::tokens::random_text;
@@ -31,7 +35,7 @@ use crate::tokens::random_text;
 /// less than a second.
 const RELOAD: Duration = Duration::from_millis(400);
 /// The paths that need no session: the page, which holds no secret, and whether the server lives.
-const OPEN_PATHS: [&str; 11] = [
+const OPEN_PATHS: [&str; 13] = [
     "/",
     "/chat.css",
     "/chat.js",
@@ -42,8 +46,13 @@ const OPEN_PATHS: [&str; 11] = [
     "/healthz",
     "/readyz",
     LOGIN_PATH,
-    page::LOGIN,
+    LOGIN,
+    BEGIN,
+    // Another site, the provider, leads here; the cookie of the log-in says whether it may.
+    CALLBACK,
 ];
+/// Those of them that only pages of this server use.
+const OWN_PATHS: [&str; 3] = [LOGIN_PATH, LOGIN, BEGIN];
 /// The path at which a token is exchanged for a session.
 const LOGIN_PATH: &str = "/api/session";
 /// The header by which browsers reach a host with TLS only from now on.
@@ -78,6 +87,8 @@ pub struct Access {
     /// Never notified: somebody whom a proxy names has a session for each request.
     proxied: watch::Sender<()>,
     sessions: Mutex<Sessions>,
+    #[cfg(feature = "oidc")]
+    renewals: oidc::Renewals,
     operator: Arc<dyn Operator>,
 }
 
@@ -128,13 +139,28 @@ impl Access {
         let cookie = format!("{prefix}conclave-{}", address.port);
         let (printed, people) = (Mutex::new(random_text()?), Arc::new(people));
         let (proxied, sessions) = (watch::Sender::new(()), Mutex::default());
-        Ok(Self { address, cookie, printed, people, proxied, sessions, operator })
+        Ok(Self {
+            address,
+            cookie,
+            printed,
+            people,
+            proxied,
+            sessions,
+            #[cfg(feature = "oidc")]
+            renewals: Mutex::default(),
+            operator,
+        })
     }
 
     /// The token of the address that the operator opens; `None` if people have tokens of their own.
     #[must_use]
     pub fn token(&self) -> Option<String> {
         (!self.people.are_known()).then(|| lock(&self.printed).clone())
+    }
+
+    /// The host of the provider at which people log in.
+    pub(crate) fn provider_name(&self) -> Option<&str> {
+        self.people.provider_name()
     }
 
     /// Reports to the operator that a changed certificate cannot be used.
@@ -173,19 +199,30 @@ impl Access {
             false => self.use_printed(token)?,
         };
         self.begin(&secret, identity)?;
-        let (cookie, age) = (&self.cookie, SESSION.as_secs());
-        let secure = if self.address.has_tls() { "; Secure" } else { "" };
-        Ok(format!("{cookie}={secret}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}{secure}"))
+        Ok(self.session_cookie(&secret, SESSION))
     }
 
-    /// Begins a session, unless its token was revoked while it was verified.
+    fn session_cookie(&self, secret: &str, age: Duration) -> String {
+        let (cookie, age, secure) = (&self.cookie, age.as_secs(), self.secure());
+        format!("{cookie}={secret}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}{secure}")
+    }
+
+    /// The attribute of a cookie that is never sent without TLS.
+    fn secure(&self) -> &'static str {
+        if self.address.has_tls() { "; Secure" } else { "" }
+    }
+
+    /// Begins a session, unless its token was revoked while it was verified. One that a request with
+    /// the same secret has begun meanwhile goes on.
     fn begin(&self, secret: &str, identity: Identity) -> Result<Session, LoginRefusal> {
         // Under the lock of the sessions: a token that is revoked later ends this one too.
         let mut sessions = lock(&self.sessions);
         if self.people.are_known() && !self.people.has(&identity) {
             return Err(LoginRefusal::WrongToken);
         }
-        Ok(sessions.begin(secret, identity, Instant::now()))
+        let now = Instant::now();
+        let session = sessions.find(secret, now);
+        Ok(session.unwrap_or_else(|| sessions.begin(secret, identity, SESSION, now)))
     }
 
     /// Lets in whoever has the token of the printed address. A public one is used once.
@@ -210,12 +247,7 @@ impl Access {
     /// The session of a browser's request.
     fn cookie_session(&self, headers: &HeaderMap) -> Option<Session> {
         let now = Instant::now();
-        let cookies = headers.get_all(header::COOKIE).iter();
-        let mut cookies = cookies
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(';'))
-            .filter_map(|pair| pair.trim().split_once('='))
-            .filter(|(name, _)| *name == self.cookie);
+        let mut cookies = cookies(headers).filter(|(name, _)| *name == self.cookie);
         let sessions = lock(&self.sessions);
         cookies.find_map(|(_, secret)| sessions.find(secret, now))
     }
@@ -261,7 +293,7 @@ impl Access {
             let what = format!("this server is {}, and not the host of the request", hosts[0]);
             return Err(Failure::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", what));
         }
-        if is_open(path) && path != LOGIN_PATH && path != page::LOGIN {
+        if is_open(path) && !OWN_PATHS.contains(&path) {
             return Ok(());
         }
         let origin = headers.get(header::ORIGIN);
@@ -288,6 +320,15 @@ fn is_open(path: &str) -> bool {
     OPEN_PATHS.contains(&path)
 }
 
+/// The cookies of a request.
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
+    let values = headers.get_all(header::COOKIE).iter();
+    values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+}
+
 /// The token in the header of a program's request.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
@@ -308,18 +349,20 @@ pub(crate) async fn guard(State(server): State<Server>, request: Request, next: 
         Err(failure) => (None, Err(failure)),
     };
     let has_session = session.is_some();
-    let is_v1 = head.uri.path().starts_with(API);
-    let page = Some(head.uri.path().to_owned()).filter(|path| page::is_page(path));
+    let path = head.uri.path().to_owned();
+    let surface = Surface::of(&path);
     if let Some(session) = session {
         head.extensions.insert(session);
     }
     let mut response = match admitted {
-        Ok(()) => in_a_task(next.run(Request::from_parts(head, body))).await,
-        Err(failure) if is_v1 => Problem::from(failure).into_response(),
-        Err(failure) => match page {
-            Some(page) => page::refused(failure, Some(&page)),
-            None => failure.into_response(),
-        },
+        Ok(()) => {
+            let answer = in_a_task(next.run(Request::from_parts(head, body))).await;
+            answer.unwrap_or_else(|failure| surface.refuse(failure, None))
+        }
+        Err(failure) => {
+            let login = page::login::LoginForm { page: &path, provider: access.provider_name() };
+            surface.refuse(failure, Some(&login))
+        }
     };
     if !has_session {
         // A client without a session gets one answer for each connection.
@@ -341,6 +384,10 @@ async fn admit(access: &Access, head: &mut Parts) -> Result<Option<Session>, Fai
     let path = head.uri.path();
     // Before it counts, so that no other web site makes the server verify tokens.
     access.check(&head.method, path, &head.headers)?;
+    if !is_readable(path) {
+        let what = "the address has encoded characters that are no text";
+        return Err(Failure::new(StatusCode::BAD_REQUEST, "bad_arguments", what));
+    }
     let proxied =
         proxied?.map(|identity| Session::of_request(identity, access.proxied.subscribe()));
     let session = match is_open(path) {
@@ -379,12 +426,13 @@ impl From<LoginRefusal> for Failure {
 }
 
 /// Answers a request in a task of its own.
-async fn in_a_task(answer: impl Future<Output = Response> + Send + 'static) -> Response {
+async fn in_a_task(
+    answer: impl Future<Output = Response> + Send + 'static,
+) -> Result<Response, Failure> {
     // A client that leaves ends its connection, which drops the future of the request at any of its
     // awaits; a change must not end half-way.
-    tokio::spawn(answer).await.unwrap_or_else(|_| {
-        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", FAILED).into_response()
-    })
+    let failed = |_| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", FAILED);
+    tokio::spawn(answer).await.map_err(failed)
 }
 
 #[cfg(test)]
@@ -413,6 +461,8 @@ mod tests {
 
         fn certificate_unusable(&self, _: &TlsError) {}
 
+        fn provider_failed(&self, _: &dyn Display) {}
+
         fn token_renewed(&self, token: &str) {
             self.0.lock().unwrap().push(token.to_owned());
         }
@@ -435,7 +485,7 @@ mod tests {
         let principal = Principal(OPERATOR.into());
         let (role, credential) = (Role::User, Credential::Printed);
         let identity = Identity { principal, role, credential };
-        lock(&access.sessions).begin("s", identity, Instant::now());
+        lock(&access.sessions).begin("s", identity, SESSION, Instant::now());
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(name, *value);

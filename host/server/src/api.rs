@@ -3,10 +3,13 @@
 //! are problem documents (RFC 9457).
 
 pub(crate) mod acting;
+pub(crate) mod budgets;
 mod events;
 mod metrics;
 pub(crate) mod openapi;
+pub(crate) mod rights;
 pub(crate) mod run_list;
+pub(crate) mod verification;
 pub(crate) mod views;
 
 use std::sync::Arc;
@@ -57,9 +60,14 @@ pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Server>)> {
         ("/runs/{run}/tasks", get(views::tasks)),
         ("/runs/{run}/timeline", get(views::timeline)),
         ("/runs/{run}/audit", get(views::audit)),
-        ("/runs/{run}/budget", get(views::budget)),
+        ("/runs/{run}/budget", get(budgets::budget)),
         ("/runs/{run}/why/{call}", get(views::why)),
         ("/questions", get(views::questions)),
+        ("/budgets", get(budgets::list)),
+        ("/audit", get(verification::verification)),
+        ("/rights", get(rights::rights)),
+        ("/plugins", get(rights::plugins)),
+        ("/can", get(rights::can)),
     ]
 }
 

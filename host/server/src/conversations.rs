@@ -134,6 +134,11 @@ impl Conversations {
         &self.config
     }
 
+    /// The loaded config.
+    pub(crate) fn prepared(&self) -> &Prepared {
+        &self.prepared
+    }
+
     /// The runs that people started by the API.
     pub(crate) fn runs(&self) -> &Arc<Runs> {
         &self.runs

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use conclave_core::inspect::background::{BackgroundTasks, TaskRow};
 use conclave_core::inspect::timeline::{Timeline, TimelineFold};
-use conclave_core::policy::budget::Budget;
-use conclave_core::room::Room;
+use conclave_core::policy::budget::{Budget, BudgetUse};
 use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::types::limits::RunLimits;
 use conclave_runtime::store::{RoomRow, RunRow, RunState, StoreError, StoreReader};
@@ -19,8 +18,8 @@ use tokio::time::timeout;
 
 use crate::readers::{ReadFailed, Readers};
 
-/// Folds in memory. Each holds the histories of its run.
-const RUNS: usize = 32;
+/// Folds in memory: more than a page of budgets shows. Each holds the histories of its run.
+const RUNS: usize = 64;
 /// The time without a look after which a fold is dropped.
 const IDLE: Duration = Duration::from_secs(60);
 /// Looks at one run that wait for their turn.
@@ -57,17 +56,9 @@ pub(crate) struct FoldedRun {
     /// The limits in force, with the increases that were granted.
     pub(crate) limits: RunLimits,
     /// The limits that can be compared with what was used of them.
-    pub(crate) budgets: Vec<RunBudget>,
+    pub(crate) budgets: Vec<BudgetUse>,
     /// The reason of its pause; `None` if it is not paused.
     pub(crate) paused: Option<String>,
-}
-
-/// A limit of a run, and what its root room has used of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RunBudget {
-    pub(crate) budget: Budget,
-    pub(crate) used: u64,
-    pub(crate) limit: u64,
 }
 
 impl RunFolds {
@@ -243,24 +234,11 @@ impl FoldedRun {
         Some(Self {
             tasks: tasks.into_rows(),
             limits: root.limits().clone(),
-            budgets: budgets(root),
+            budgets: Budget::uses(root.limits(), &root.spent()),
             paused: root.paused().map(str::to_owned),
             timeline,
         })
     }
-}
-
-fn budgets(root: &Room) -> Vec<RunBudget> {
-    let (limits, spent) = (root.limits(), root.spent());
-    // The room alone measures time and memory.
-    let measured =
-        Budget::ALL.into_iter().filter(|it| !matches!(it, Budget::Wall | Budget::History));
-    measured
-        .filter_map(|budget| {
-            let (used, limit) = (budget.of(&spent), budget.limit(limits)?);
-            Some(RunBudget { budget, used, limit })
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -197,6 +197,24 @@ impl RecentRecords {
     }
 }
 
+/// Removes from the grants of a setup where their folders and programs are on this machine. Each
+/// folder stays with the name that the operator wrote and the one that plugins see.
+fn withhold_places(setup: &mut Value) {
+    match setup {
+        Value::Object(fields) => {
+            if fields.contains_key("dir") && fields.contains_key("shown") {
+                fields.remove("dir");
+            }
+            if fields.contains_key("confinement") && fields.contains_key("commands") {
+                fields.retain(|name, _| name != "read" && name != "starts");
+            }
+            fields.values_mut().for_each(withhold_places);
+        }
+        Value::Array(values) => values.iter_mut().for_each(withhold_places),
+        _ => {}
+    }
+}
+
 fn followed(record: RunRecord) -> FollowedRecord {
     let RunRecord { position, room, record } = record;
     let record = Arc::new(record).without_secret();
@@ -204,6 +222,9 @@ fn followed(record: RunRecord) -> FollowedRecord {
     let mut value = serde_json::to_value(&*record).unwrap_or_default();
     if let Value::Object(fields) = &mut value {
         fields.insert("room".to_owned(), room.as_str().into());
+    }
+    if let Some(setup) = value.get_mut("setup") {
+        withhold_places(setup);
     }
     FollowedRecord { position, data: value.to_string() }
 }
@@ -219,6 +240,21 @@ mod tests {
 
     fn numbers(records: Option<Vec<Arc<FollowedRecord>>>) -> Option<Vec<String>> {
         Some(records?.iter().map(|record| record.position.to_string()).collect())
+    }
+
+    #[test]
+    fn a_setup_is_sent_without_the_places_of_this_machine() {
+        let mut setup = serde_json::json!({ "plugins": { "a": { "grants": {
+            "files": [{ "at": "/docs", "dir": "/srv/secret/docs", "shown": "docs/", "mode": "ro" }],
+            "exec": { "commands": ["git"], "confinement": "strict", "read": ["/srv/secret"], "starts": ["/srv/secret/bin"] },
+        }, "config": { "dir": "/box" } } } });
+        withhold_places(&mut setup);
+        assert!(!setup.to_string().contains("/srv/secret"), "{setup}");
+        let plugin = &setup["plugins"]["a"];
+        assert_eq!(
+            (&plugin["grants"]["files"][0]["shown"], &plugin["config"]["dir"]),
+            (&"docs/".into(), &"/box".into())
+        );
     }
 
     #[test]

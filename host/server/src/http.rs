@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
-use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, SET_COOKIE};
+use axum::http::{StatusCode, Uri};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
@@ -16,6 +16,7 @@ use conclave_core::policy::roles::{Action, RoleRefusal};
 use conclave_core::types::ids::Millis;
 use conclave_core::types::request::{Inbound, Refusal, RefusalCode};
 use conclave_runtime::clock::{Clock as _, SystemClock};
+use conclave_runtime::store::StoreCheck;
 use futures_util::stream::once;
 use futures_util::{Stream, StreamExt as _};
 use serde::Deserialize;
@@ -25,7 +26,9 @@ use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::access::{Access, guard};
+use crate::api::rights::GrantUses;
 use crate::api::{self, API};
+use crate::cached::Cached;
 use crate::connections;
 use crate::conversation::Conversation;
 use crate::conversations::Conversations;
@@ -35,6 +38,7 @@ use crate::followers::Followers;
 use crate::page;
 use crate::people::LoginRefusal;
 use crate::readers::Readers;
+use crate::refusals::Surface;
 use crate::sessions::Session;
 use crate::tls::ServerTls;
 
@@ -73,6 +77,8 @@ struct ServerState {
     folds: RunFolds,
     streams: Arc<Semaphore>,
     acting: Arc<Semaphore>,
+    uses: Cached<GrantUses>,
+    check: Cached<StoreCheck>,
     /// Whether the server stops.
     stopping: watch::Sender<bool>,
 }
@@ -84,7 +90,7 @@ impl Server {
         let [streams, acting] = [STREAMS, ACTING].map(|most| Arc::new(Semaphore::new(most)));
         let (readers, stopping) = (conversations.readers(), watch::Sender::new(false));
         let (followers, folds) = (Followers::new(readers.clone()), RunFolds::new(readers.clone()));
-        let state = ServerState {
+        Self(Arc::new(ServerState {
             access,
             conversations,
             readers,
@@ -92,9 +98,10 @@ impl Server {
             folds,
             streams,
             acting,
+            uses: Cached::default(),
+            check: Cached::default(),
             stopping,
-        };
-        Self(Arc::new(state))
+        }))
     }
 
     /// Serves connections, with TLS if there is a certificate, until `stop` is ready. Event streams end then, and say when to come back;
@@ -117,8 +124,17 @@ impl Server {
             () = serving => {}
             () = state.access().watch_tokens() => {}
             () = state.watch_certificate(tls) => {}
+            () = state.watch_logins() => {}
             () = stopping => {}
         }
+    }
+
+    /// Ends the sessions of people without access at their provider, again and again.
+    async fn watch_logins(&self) {
+        #[cfg(feature = "oidc")]
+        return self.access().watch_logins().await;
+        #[cfg(not(feature = "oidc"))]
+        std::future::pending().await
     }
 
     /// Takes a renewed certificate, again and again.
@@ -167,6 +183,14 @@ impl Server {
 
     pub(crate) fn folds(&self) -> &RunFolds {
         &self.0.folds
+    }
+
+    pub(crate) fn cached_uses(&self) -> &Cached<GrantUses> {
+        &self.0.uses
+    }
+
+    pub(crate) fn cached_check(&self) -> &Cached<StoreCheck> {
+        &self.0.check
     }
 
     /// The permit of an event stream. It is not waited for: each waiting page would hold a
@@ -224,8 +248,10 @@ fn router(server: Server) -> Router {
         .chain(page::routes())
         .fold(assets, |router, (path, methods)| router.route(path, methods))
         .nest(API, api::router())
-        .fallback(async || Failure::missing())
-        .method_not_allowed_fallback(async || Failure::wrong_method())
+        .fallback(async |uri: Uri| Surface::of(uri.path()).refuse(Failure::missing(), None))
+        .method_not_allowed_fallback(async |uri: Uri| {
+            Surface::of(uri.path()).refuse(Failure::wrong_method(), None)
+        })
         .layer(DefaultBodyLimit::max(BODY))
         // The last layer is the outermost: a request is checked before anything reads it.
         .layer(middleware::from_fn_with_state(server.clone(), guard))

@@ -8,6 +8,7 @@
 
 mod access;
 mod api;
+mod cached;
 mod connections;
 mod conversation;
 mod conversations;
@@ -17,11 +18,16 @@ mod events;
 mod folds;
 mod followers;
 mod http;
+mod markdown;
+#[cfg(feature = "oidc")]
+mod oidc;
 mod operator;
 mod page;
 mod people;
 mod proxy;
 mod readers;
+mod refusals;
+mod run_request;
 mod runs;
 mod sessions;
 mod tls;
@@ -31,6 +37,8 @@ pub use access::{Access, Address, Encryption};
 pub use conversations::{Conversations, RoomParts};
 pub use error::ServerError;
 pub use http::Server;
+#[cfg(feature = "oidc")]
+pub use oidc::{Oidc, OidcError};
 pub use operator::Operator;
 pub use people::People;
 

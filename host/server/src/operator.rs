@@ -26,6 +26,10 @@ pub trait Operator: Send + Sync + 'static {
     /// The certificate of the server has changed and cannot be used: that before stays.
     fn certificate_unusable(&self, error: &TlsError);
 
+    /// People cannot log in at their provider, for this reason. It is reported once, until somebody
+    /// can again.
+    fn provider_failed(&self, error: &dyn Display);
+
     /// The token of a public address was used, and this one is valid from now on.
     fn token_renewed(&self, token: &str);
 }

@@ -1,6 +1,7 @@
 //! The people who may use a server, with their tokens: those of the config, and those of a file
 //! that is read again when it changes. Decides who a token belongs to; attempts are slowed.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -11,10 +12,12 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 use conclave_core::config::ServerConfig;
 use conclave_core::types::ids::{Millis, Principal};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
+#[cfg(feature = "oidc")]
+use crate::oidc::Oidc;
 use crate::proxy::ProxiedPeople;
-use crate::sessions::{Credential, Identity};
+use crate::sessions::{Credential, Identity, SecretDigest, digest};
 use crate::tokens::{PersonToken, TokenFile, name_of, verify};
 
 /// Attempts to log in that are looked at or wait; one more is refused at once.
@@ -36,10 +39,18 @@ pub struct People {
     are_known: AtomicBool,
     /// Those whom a proxy names.
     proxied: Option<ProxiedPeople>,
+    /// The provider at which others log in.
+    #[cfg(feature = "oidc")]
+    oidc: Option<Arc<Oidc>>,
     attempts: Arc<Semaphore>,
+    /// The tokens that are verified now.
+    pending: Mutex<BTreeMap<SecretDigest, watch::Receiver<Option<Verified>>>>,
     /// Held while a token is verified, which takes memory and a processor.
     verifying: tokio::sync::Mutex<()>,
 }
+
+/// The outcome of a verification.
+type Verified = Result<Identity, LoginRefusal>;
 
 /// The reason why nobody is logged in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +92,9 @@ impl People {
             tokens: Mutex::default(),
             are_known: AtomicBool::default(),
             proxied: ProxiedPeople::of(server),
+            #[cfg(feature = "oidc")]
+            oidc: None,
+            pending: Mutex::default(),
             attempts: Arc::new(Semaphore::new(ATTEMPTS)),
             verifying: tokio::sync::Mutex::default(),
         };
@@ -89,6 +103,29 @@ impl People {
         people.are_known.store(are_known, Ordering::Relaxed);
         *people.tokens() = tokens;
         Ok(people)
+    }
+
+    /// The same people, and those of a provider.
+    #[cfg(feature = "oidc")]
+    #[must_use]
+    pub fn with_oidc(mut self, oidc: Oidc) -> Self {
+        self.are_known.store(true, Ordering::Relaxed);
+        self.oidc = Some(Arc::new(oidc));
+        self
+    }
+
+    /// The provider at which people log in.
+    #[cfg(feature = "oidc")]
+    pub(crate) fn oidc(&self) -> Option<&Arc<Oidc>> {
+        self.oidc.as_ref()
+    }
+
+    /// The host of the provider at which people log in.
+    pub(crate) fn provider_name(&self) -> Option<&str> {
+        #[cfg(feature = "oidc")]
+        return self.oidc.as_ref().map(|oidc| oidc.name());
+        #[cfg(not(feature = "oidc"))]
+        None
     }
 
     /// Removes the header of a proxy from a request. Returns whom it names.
@@ -100,8 +137,8 @@ impl People {
         self.proxied.as_ref().map_or(Ok(None), |proxied| proxied.take(peer, headers))
     }
 
-    /// Whether a proxy names people, or they have tokens or had some since the start: the printed address gives access no
-    /// more, also after the last of them was revoked.
+    /// Whether a proxy or a provider names people, or they have tokens or had some since the start:
+    /// the printed address gives access no more, also after the last of them was revoked.
     #[must_use]
     pub fn are_known(&self) -> bool {
         self.are_known.load(Ordering::Relaxed)
@@ -121,9 +158,14 @@ impl People {
         (is_changed, read)
     }
 
-    /// Whether a person still has the token of a session, with the same role.
+    /// Whether a person still has the token of a session, with the same role. Whether those of a
+    /// provider have access, the provider says.
     pub(crate) fn has(&self, identity: &Identity) -> bool {
         let Identity { principal, role, credential } = identity;
+        #[cfg(feature = "oidc")]
+        if matches!(credential, Credential::Oidc(_)) {
+            return true;
+        }
         self.tokens().iter().any(|token| {
             *token.name == *principal.0
                 && token.role == *role
@@ -131,21 +173,40 @@ impl People {
         })
     }
 
-    /// Returns whom a token belongs to.
-    pub(crate) async fn identify(self: &Arc<Self>, token: &str) -> Result<Identity, LoginRefusal> {
+    /// Returns whom a token belongs to. Requests that come with one token at once are one attempt.
+    pub(crate) async fn identify(self: &Arc<Self>, token: &str) -> Verified {
+        let mut verified = self.verification(token)?;
+        let verified = verified.wait_for(Option::is_some).await;
+        verified.ok().and_then(|verified| verified.clone()).unwrap_or(Err(LoginRefusal::WrongToken))
+    }
+
+    /// Returns where the outcome for a token appears, and begins its verification unless it is in
+    /// progress.
+    fn verification(
+        self: &Arc<Self>,
+        token: &str,
+    ) -> Result<watch::Receiver<Option<Verified>>, LoginRefusal> {
+        let (digest, mut pending) = (digest(token), self.pending());
+        if let Some(verified) = pending.get(&digest) {
+            return Ok(verified.clone());
+        }
         let attempt = Arc::clone(&self.attempts).try_acquire_owned();
         let Ok(attempt) = attempt else { return Err(LoginRefusal::Busy) };
+        let (outcome, verified) = watch::channel(None);
+        pending.insert(digest, verified.clone());
         let (people, token) = (Arc::clone(self), token.to_owned());
         // In a task of its own: a client that leaves frees neither its place nor the processor.
-        let identifying = tokio::spawn(async move {
+        tokio::spawn(async move {
             let _attempt = attempt;
             let found = people.verify_alone(token).await;
             if found.is_none() {
                 tokio::time::sleep(FAILED_PAUSE).await;
             }
-            found
+            // Removed first: whoever comes now begins anew, and sees a token that was revoked.
+            people.pending().remove(&digest);
+            outcome.send_replace(Some(found.ok_or(LoginRefusal::WrongToken)));
         });
-        identifying.await.ok().flatten().ok_or(LoginRefusal::WrongToken)
+        Ok(verified)
     }
 
     async fn verify_alone(self: &Arc<Self>, token: String) -> Option<Identity> {
@@ -182,6 +243,10 @@ impl People {
         Ok(tokens)
     }
 
+    fn pending(&self) -> MutexGuard<'_, BTreeMap<SecretDigest, watch::Receiver<Option<Verified>>>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn tokens(&self) -> MutexGuard<'_, Vec<PersonToken>> {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -213,7 +278,7 @@ mod tests {
         file.edit(|tokens| tokens.push(token("/other.toml"))).unwrap();
         let user = ServerUser { role: Role::Approver, token_hash: Some(ada.hash.clone()) };
         let users = [("ada".to_owned(), user)].into();
-        let server = ServerConfig { users, proxy: None };
+        let server = ServerConfig { users, ..ServerConfig::default() };
         let people = People::find(&server, Some(file.clone()), "/c.toml".into()).unwrap();
         let people = Arc::new(people);
         assert!(people.are_known());
@@ -236,5 +301,31 @@ mod tests {
         assert!(people.identify(&bob.token).await.is_err() && people.has(&found));
         std::fs::write(file.path(), "?").unwrap();
         assert!(people.reload().1.is_err() && people.has(&found));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_requests_with_one_token_are_one_attempt() {
+        let token = NewToken::of("ada").unwrap();
+        let user = ServerUser { role: Role::User, token_hash: Some(token.hash.clone()) };
+        let users = [("ada".to_owned(), user)].into();
+        let server = ServerConfig { users, ..ServerConfig::default() };
+        let people = Arc::new(People::find(&server, None, "/c.toml".into()).unwrap());
+        let identify = |token: &str| {
+            let (people, token) = (Arc::clone(&people), token.to_owned());
+            tokio::spawn(async move { people.identify(&token).await })
+        };
+        let right: Vec<_> = (0..8 * ATTEMPTS).map(|_| identify(&token.token)).collect();
+        for answer in right {
+            assert_eq!(&*answer.await.unwrap().unwrap().principal.0, "ada");
+        }
+        assert!(people.pending().is_empty(), "nothing is remembered");
+        // Others are attempts of their own.
+        let wrong: Vec<_> = (0..=ATTEMPTS).map(|number| identify(&number.to_string())).collect();
+        let mut refusals = Vec::new();
+        for answer in wrong {
+            refusals.push(answer.await.unwrap().unwrap_err());
+        }
+        let busy = refusals.iter().filter(|refusal| **refusal == LoginRefusal::Busy).count();
+        assert_eq!(busy, 1, "{refusals:?}");
     }
 }

@@ -9,7 +9,7 @@ use conclave_core::types::ids::Principal;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
-/// The time after which a browser has to log in again.
+/// The time after which a browser with a token has to log in again.
 pub(crate) const SESSION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Sessions at once. One more ends the oldest.
 const SESSIONS: usize = 256;
@@ -33,6 +33,9 @@ pub(crate) enum Credential {
     Token(String),
     /// By the header of a trusted proxy.
     Proxy,
+    /// By a provider of OpenID Connect, in the log-in with this number.
+    #[cfg(feature = "oidc")]
+    Oidc(u64),
 }
 
 /// A session, as the handler of a request sees it.
@@ -65,9 +68,12 @@ impl Session {
     }
 }
 
+/// The digest of a secret, which tells nothing about it.
+pub(crate) type SecretDigest = [u8; 32];
+
 /// All sessions, by the digest of their secrets.
 #[derive(Default)]
-pub(crate) struct Sessions(BTreeMap<[u8; 32], ActiveSession>);
+pub(crate) struct Sessions(BTreeMap<SecretDigest, ActiveSession>);
 
 struct ActiveSession {
     end: Instant,
@@ -76,7 +82,13 @@ struct ActiveSession {
 }
 
 impl Sessions {
-    pub(crate) fn begin(&mut self, secret: &str, identity: Identity, now: Instant) -> Session {
+    pub(crate) fn begin(
+        &mut self,
+        secret: &str,
+        identity: Identity,
+        age: Duration,
+        now: Instant,
+    ) -> Session {
         self.0.retain(|_, session| session.end > now);
         // Own sessions first, so that a person who logs in again and again ends nobody else's.
         let is_own = |session: &ActiveSession| session.identity.principal == identity.principal;
@@ -88,7 +100,7 @@ impl Sessions {
             let oldest = oldest.map(|(digest, _)| *digest);
             oldest.map(|oldest| self.0.remove(&oldest));
         }
-        let session = ActiveSession { end: now + SESSION, identity, open: watch::Sender::new(()) };
+        let session = ActiveSession { end: now + age, identity, open: watch::Sender::new(()) };
         let handle = session.handle();
         self.0.insert(digest(secret), session);
         handle
@@ -97,6 +109,13 @@ impl Sessions {
     pub(crate) fn find(&self, secret: &str, now: Instant) -> Option<Session> {
         let session = self.0.get(&digest(secret)).filter(|session| session.end > now);
         session.map(ActiveSession::handle)
+    }
+
+    /// Whether this log-in at a provider still has a session.
+    #[cfg(feature = "oidc")]
+    pub(crate) fn has_login(&self, login: u64) -> bool {
+        let mut sessions = self.0.values();
+        sessions.any(|session| session.identity.credential == Credential::Oidc(login))
     }
 
     /// Ends the sessions of people whose token or role is not the same any more.
@@ -117,7 +136,7 @@ pub(crate) fn is_same(candidate: &str, secret: &str) -> bool {
     digest(candidate) == digest(secret)
 }
 
-fn digest(secret: &str) -> [u8; 32] {
+pub(crate) fn digest(secret: &str) -> SecretDigest {
     Sha256::digest(secret).into()
 }
 
@@ -135,22 +154,22 @@ mod tests {
     fn a_session_ends_and_the_oldest_one_first() {
         let mut sessions = Sessions::default();
         let begin = Instant::now();
-        sessions.begin("a", identity(None), begin);
+        sessions.begin("a", identity(None), SESSION, begin);
         assert!(sessions.find("a", begin).is_some() && sessions.find("b", begin).is_none());
         assert!(sessions.find("a", begin + SESSION).is_none());
         let later = begin + Duration::from_secs(1);
         let of = |name: &str| Identity { principal: Principal(name.into()), ..identity(None) };
         for number in 0..OWN_SESSIONS {
-            sessions.begin(&format!("own{number}"), of("bob"), later);
+            sessions.begin(&format!("own{number}"), of("bob"), SESSION, later);
         }
-        sessions.begin("own", of("bob"), later + Duration::from_secs(1));
+        sessions.begin("own", of("bob"), SESSION, later + Duration::from_secs(1));
         assert_eq!(sessions.0.len(), OWN_SESSIONS + 1, "one of bob's has ended, and not ada's");
         assert!(sessions.find("a", later).is_some());
         for number in 0..SESSIONS {
-            sessions.begin(&number.to_string(), of(&number.to_string()), later);
+            sessions.begin(&number.to_string(), of(&number.to_string()), SESSION, later);
         }
         assert!(sessions.find("a", later).is_none() && sessions.find("255", later).is_some());
-        sessions.begin("z", identity(None), begin + SESSION + Duration::from_secs(2));
+        sessions.begin("z", identity(None), SESSION, begin + SESSION + Duration::from_secs(2));
         assert_eq!(sessions.0.len(), 1, "ended sessions are forgotten");
     }
 
@@ -159,8 +178,8 @@ mod tests {
         let mut sessions = Sessions::default();
         let now = Instant::now();
         let (ada, bob) = (identity(Some("one")), identity(Some("other")));
-        let ended = sessions.begin("a", ada, now);
-        sessions.begin("b", bob, now);
+        let ended = sessions.begin("a", ada, SESSION, now);
+        sessions.begin("b", bob, SESSION, now);
         sessions
             .end_revoked(|identity| identity.credential == Credential::Token("other".to_owned()));
         ended.ended().await;

@@ -8,6 +8,7 @@ mod channels;
 pub(crate) mod client;
 mod pages;
 mod people;
+mod provider;
 mod restarts;
 
 use conclave_test_support::{Rig, guest, stepping, stock};

@@ -2,6 +2,7 @@
 //! page is a persistent room. The address goes to stdout, everything else to stderr.
 
 mod operator;
+mod provider;
 mod service;
 
 use std::net::SocketAddr;
@@ -191,14 +192,15 @@ fn is_served(run: &RoomId, name: &str) -> bool {
     run.as_str().strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// The people of the config, and those with tokens in the state folder.
+/// The people of the config and of its provider, and those with tokens in the state folder.
 fn people(config: &Config, file: &Path) -> Result<People, CliError> {
     let tokens = state_folder().map(|folder| TokenFile::in_folder(&folder));
     let config_file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-    People::find(&config.server, tokens, config_file).map_err(|error| {
+    let people = People::find(&config.server, tokens, config_file).map_err(|error| {
         CliError::internal(format!("the tokens of people cannot be read: {error}"))
             .hint("`conclave server token list` names the file")
-    })
+    })?;
+    provider::with_provider(people, config, file)
 }
 
 /// The certificate with which the server encrypts, if the arguments name one.

@@ -346,7 +346,7 @@ fn start_engine() -> Result<Engine, EngineError> {
 }
 
 fn options_in(file: &Path) -> HostOptions {
-    let secrets = secrets().in_folder(folder_of(file));
+    let secrets = secrets_of(file);
     let mut options = HostOptions { secrets: Arc::new(secrets), ..host_options() };
     options.guarded.push(guard("the config", file, false));
     options.guarded.push(guard("the lock of the config", &lock_of(file), false));
@@ -361,6 +361,11 @@ fn options_in(file: &Path) -> HostOptions {
 
 fn guard(what: &str, path: &Path, is_folder: bool) -> GuardedPath {
     GuardedPath { what: what.to_owned(), path: path.to_owned(), secret: false, is_folder }
+}
+
+/// The sources of the keys that this config names.
+pub(crate) fn secrets_of(file: &Path) -> Sources {
+    secrets().in_folder(folder_of(file))
 }
 
 /// The sources of keys that a config may name, including the environment.

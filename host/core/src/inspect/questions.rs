@@ -3,6 +3,7 @@
 //! server and its page list and decide what this fold finds.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -14,11 +15,11 @@ use crate::protocol::effect::Effect;
 use crate::protocol::event::{Event, Record};
 use crate::protocol::notice::Notice;
 use crate::room::{Room, askers};
-use crate::setup::Setup;
+use crate::setup::{PluginSetup, Setup};
 use crate::types::approval::{
     Approval, ApprovalAuthor, ApprovalRequest, Asker, DecisionFault, approval_id, arguments_sha256,
 };
-use crate::types::ids::{CallId, ChannelId, ControlId, Millis, RoomId};
+use crate::types::ids::{CallId, ChannelId, ControlId, Millis, PluginName, RoomId};
 
 /// A question of a run to a person.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -66,6 +67,9 @@ pub struct ApprovalSubject {
     /// What the plugin that carries the call out may do, such as `read docs/`; empty if it can only
     /// compute, or if the host carries it out.
     pub effects: Vec<String>,
+    /// The setup in force, by which the reasons are explained.
+    #[serde(skip)]
+    pub setup: Arc<Setup>,
 }
 
 /// Where a question stands.
@@ -190,7 +194,7 @@ impl Question {
 }
 
 impl QuestionKind {
-    fn of_effect(effect: Effect, setup: &Setup) -> Option<(CallId, Self)> {
+    fn of_effect(effect: Effect, setup: &Arc<Setup>) -> Option<(CallId, Self)> {
         Some(match effect {
             Effect::AskApproval { call, request } => {
                 (call, Self::Approval(ApprovalSubject::new(request, setup)))
@@ -214,13 +218,23 @@ impl QuestionKind {
 }
 
 impl ApprovalSubject {
-    fn new(request: ApprovalRequest, setup: &Setup) -> Self {
+    fn new(request: ApprovalRequest, setup: &Arc<Setup>) -> Self {
         let effects = request.performer().map(|plugin| rights_of(setup, &plugin));
         Self {
             arguments_sha256: arguments_sha256(&request.arguments),
             effects: effects.unwrap_or_default(),
             request: Box::new(request),
+            setup: Arc::clone(setup),
         }
+    }
+}
+
+impl ApprovalSubject {
+    /// The plugin that carries the call out, with its setup; `None` if the host does.
+    #[must_use]
+    pub fn performer(&self) -> Option<(&PluginName, &PluginSetup)> {
+        let (name, plugin) = self.setup.plugins.get_key_value(&self.request.performer()?)?;
+        Some((name, plugin))
     }
 }
 

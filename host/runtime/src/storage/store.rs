@@ -58,7 +58,7 @@ pub use reader::{
     RunRecord, RunTotals, StoreReader, WithDamaged,
 };
 pub use rows::{CLOSED, DamagedRow, QuestionRow, RoomRow, RunRow, RunState, SERVED, WaitRow};
-pub use writer::{Collected, OpenStore, RemovedRun, Retention, StoreCheck};
+pub use writer::{ChainCheck, Collected, OpenStore, RemovedRun, Retention, StoreCheck};
 
 /// The reason why a store cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -27,6 +27,7 @@ use super::views::version_of;
 use super::{Problem, bad_arguments, run_value};
 use crate::conversations::FAILED;
 use crate::http::{Failure, Server, body};
+use crate::run_request::RunRequest;
 use crate::runs::{StartRefusal, is_started_by};
 use crate::sessions::Session;
 
@@ -533,9 +534,7 @@ pub(super) async fn start(
 }
 
 pub(super) async fn message(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
+    RunRequest { server, session, run }: RunRequest,
     request: Request,
 ) -> Answer {
     let key = key_of(request.headers())?;
@@ -543,9 +542,7 @@ pub(super) async fn message(
 }
 
 pub(super) async fn stop(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
+    RunRequest { server, session, run }: RunRequest,
     request: Request,
 ) -> Answer {
     let key = key_of(request.headers())?;
@@ -554,9 +551,7 @@ pub(super) async fn stop(
 }
 
 pub(super) async fn pause(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
+    RunRequest { server, session, run }: RunRequest,
     request: Request,
 ) -> Answer {
     let key = key_of(request.headers())?;
@@ -565,9 +560,7 @@ pub(super) async fn pause(
 }
 
 pub(super) async fn resume(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
+    RunRequest { server, session, run }: RunRequest,
     request: Request,
 ) -> Answer {
     let key = key_of(request.headers())?;
@@ -576,9 +569,8 @@ pub(super) async fn resume(
 }
 
 pub(super) async fn settle(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path((run, id)): Path<(String, String)>,
+    RunRequest { server, session, run }: RunRequest,
+    Path((_, id)): Path<(String, String)>,
     request: Request,
 ) -> Answer {
     let key = key_of(request.headers())?;
@@ -587,9 +579,7 @@ pub(super) async fn settle(
 }
 
 pub(super) async fn decide_changes(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
+    RunRequest { server, session, run }: RunRequest,
     request: Request,
 ) -> Answer {
     Ok(Json(server.decide_run_changes(&session, &run, body(request).await?).await?))

@@ -39,7 +39,7 @@ pub(crate) fn document() -> Value {
 
 fn paths() -> Value {
     let mut paths = reading_paths();
-    for part in [acting_paths(), page_paths()] {
+    for part in [rights_paths(), acting_paths(), page_paths()] {
         if let (Value::Object(paths), Value::Object(more)) = (&mut paths, part) {
             for (path, operations) in more {
                 let known = paths.entry(path).or_insert_with(|| json!({}));
@@ -263,6 +263,58 @@ fn acting(
     operation
 }
 
+/// What plugins may do, what runs may spend, and whether the store is intact. Nothing here can change
+/// it.
+fn rights_paths() -> Value {
+    let text = || json!({ "type": "string" });
+    let query = |name: &str, is_required: bool, schema: Value| {
+        let mut parameter = parameter("query", name, schema);
+        parameter["required"] = is_required.into();
+        parameter
+    };
+    let question = [
+        query("plugin", true, text()),
+        query("capability", true, text()),
+        query("target", false, text()),
+        query("write", false, json!({ "type": "boolean" })),
+        query("method", false, text()),
+        query("header", false, json!({ "type": "array", "items": text() })),
+        query("host", false, text()),
+        query(
+            "arguments",
+            false,
+            json!({ "type": "string", "contentMediaType": "application/json" }),
+        ),
+        query("task", false, text()),
+    ];
+    let view = |summary: &str| get(summary, &[], &content(json!({ "type": "object" })));
+    json!({
+        "/api/v1/rights": {
+            "get": view(
+                "What each plugin can reach, which plugin can call which, and what was granted and not used in the newest runs.",
+            ),
+        },
+        "/api/v1/budgets": {
+            "get": view("The runs that have not ended, each with its limits in force and its use."),
+        },
+        "/api/v1/audit": {
+            "get": view(
+                "What `conclave audit verify` says of the store, as of the time `at`: each chain with its newest hash.",
+            ),
+        },
+        "/api/v1/plugins": {
+            "get": view("The plugins of the config with their tools and permissions."),
+        },
+        "/api/v1/can": {
+            "get": get(
+                "Whether a plugin may do something: the answer of each layer, as of `conclave can`.",
+                &question,
+                &content(json!({ "type": "object" })),
+            ),
+        },
+    })
+}
+
 /// A body with these fields.
 fn body_of(properties: &Value, required: &[&str]) -> Value {
     let schema = json!({
@@ -437,11 +489,11 @@ mod tests {
         let is_granted = |name: &str| words.iter().any(|word| name.contains(word));
         let document = document();
         for (path, operations) in document["paths"].as_object().unwrap() {
-            assert!(!is_granted(path), "{path}");
             for (method, operation) in operations.as_object().unwrap() {
                 if method == "get" {
                     continue;
                 }
+                assert!(!is_granted(path), "{path}");
                 let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
                 let fields = schema["properties"].as_object().into_iter().flatten();
                 // The token of a session is the proof of who asks, and changes nothing.

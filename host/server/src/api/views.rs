@@ -145,22 +145,6 @@ impl Server {
         .await
     }
 
-    /// The limits of a run and what it has used, with each room's part.
-    pub(crate) async fn budget_view(&self, session: &Session, run: &str) -> Result<Value, Failure> {
-        let row = self.run(session, Action::Read, run).await?;
-        let folded = self.folds().run(&row.run).await?;
-        let rooms = self.read(move |reader, _| reader.rooms(&row.run)).await?;
-        let parts: Vec<Value> = rooms
-            .iter()
-            .map(|room| json!({ "room": room.room, "entry": room.entry, "spent": room.spent }))
-            .collect();
-        Ok(json!({
-            "limits": folded.map(|run| run.limits.clone()),
-            "spent": rooms.first().map(|root| root.spent),
-            "rooms": parts,
-        }))
-    }
-
     /// What happened in a call, and why something was refused in it.
     pub(crate) async fn call_view(
         &self,
@@ -318,14 +302,6 @@ pub(super) async fn audit(
         value
     });
     Ok(Json(json!({ "entries": entries.collect::<Vec<_>>() })))
-}
-
-pub(super) async fn budget(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
-) -> Answer {
-    Ok(Json(server.budget_view(&session, &run).await?))
 }
 
 pub(super) async fn why(

@@ -5,21 +5,29 @@ use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use conclave_core::policy::roles::Action;
+use conclave_core::types::approval::parse_approval_id;
+use conclave_core::types::ids::RoomId;
 use conclave_runtime::store::RunRow;
+use futures_util::StreamExt as _;
 use maud::{Markup, html};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::text::{address, run_path};
 use super::{PageFailure, inbox};
-use crate::api::acting::ReasonRequest;
+use crate::api::acting::{ReasonRequest, SettleRequest};
 use crate::api::{bad_arguments, owner};
 use crate::http::{Failure, Server, form_body};
+use crate::run_request::RunRequest;
 use crate::sessions::Session;
 
 /// The field with the number of records that the page showed. It is no part of the request, and
 /// tells a form from the same one on a later page.
 const SEEN: &str = "seen";
+
+/// Calls that are refused by one press, and those of them that are decided at once.
+const SELECTED: usize = 100;
+const AT_ONCE: usize = 4;
 
 /// A form as a browser sent it.
 struct Form<T> {
@@ -42,20 +50,13 @@ async fn form<T: DeserializeOwned>(request: Request) -> Result<Form<T>, Failure>
 
 type Done = Result<Redirect, PageFailure>;
 
-pub(super) async fn say(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
-    request: Request,
-) -> Done {
+pub(super) async fn say(RunRequest { server, session, run }: RunRequest, request: Request) -> Done {
     let Form { request, key } = form(request).await?;
     Ok(back(&run, &server.say(&session, &run, request, Some(&key)).await?))
 }
 
 pub(super) async fn stop(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
+    RunRequest { server, session, run }: RunRequest,
     request: Request,
 ) -> Done {
     let Form::<ReasonRequest> { request, .. } = form(request).await?;
@@ -63,28 +64,21 @@ pub(super) async fn stop(
 }
 
 pub(super) async fn pause(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
+    RunRequest { server, session, run }: RunRequest,
     request: Request,
 ) -> Done {
     let Form::<ReasonRequest> { request, .. } = form(request).await?;
     Ok(back(&run, &server.pause_run(&session, &run, request, None).await?))
 }
 
-pub(super) async fn resume(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
-) -> Done {
+pub(super) async fn resume(RunRequest { server, session, run }: RunRequest) -> Done {
     Ok(back(&run, &server.resume_run(&session, &run, None).await?))
 }
 
 /// Decides or answers. The inbox then says where the question stands, or why nothing was decided.
 pub(super) async fn settle(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path((run, id)): Path<(String, String)>,
+    RunRequest { server, session, run }: RunRequest,
+    Path((_, id)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, PageFailure> {
     let settled = async {
@@ -97,11 +91,55 @@ pub(super) async fn settle(
     }
 }
 
-/// Applies or drops the changes of the version that was shown.
-pub(super) async fn decide_changes(
+/// Refuses the selected calls, each for the arguments that were shown. The inbox then says which
+/// were not refused, and why.
+pub(super) async fn refuse_selected(
     State(server): State<Server>,
     Extension(session): Extension<Session>,
-    Path(run): Path<String>,
+    request: Request,
+) -> Result<Response, PageFailure> {
+    let body = form_body(request).await?;
+    let (mut reason, mut selected) = (None, Vec::new());
+    for (name, value) in url::form_urlencoded::parse(body.as_bytes()) {
+        match &*name {
+            "reason" => reason = Some(value.into_owned()).filter(|reason| !reason.is_empty()),
+            "question" => selected.extend(
+                value.split_once(' ').map(|(id, digest)| (id.to_owned(), digest.to_owned())),
+            ),
+            _ => return Err(bad_arguments("the form has a reason and questions").into()),
+        }
+    }
+    if selected.len() > SELECTED {
+        let what = format!("at most {SELECTED} calls are refused at once");
+        return Err(bad_arguments(&what).into());
+    }
+    let refuse = |(id, digest): (String, String)| {
+        let (server, session, reason) = (&server, &session, reason.clone());
+        async move {
+            let key = format!("{}?{id}&{digest}&{reason:?}", inbox::REFUSE);
+            let request = SettleRequest::Refuse { reason, arguments_sha256: Some(digest) };
+            let room = parse_approval_id(&id).map(|(room, _)| RoomId::from(room).run());
+            let settled = match room {
+                Some(run) => {
+                    let question = (run.as_str(), &*id);
+                    server.settle_question(session, question, request, Some(&key)).await.map(drop)
+                }
+                None => Err(bad_arguments("there is no such question")),
+            };
+            (id, settled)
+        }
+    };
+    let settled = futures_util::stream::iter(selected).map(refuse).buffered(AT_ONCE);
+    inbox::refused_selected(&server, &session, settled.collect().await).await
+}
+
+pub(super) async fn to_list() -> Redirect {
+    Redirect::to("/inbox")
+}
+
+/// Applies or drops the changes of the version that was shown.
+pub(super) async fn decide_changes(
+    RunRequest { server, session, run }: RunRequest,
     request: Request,
 ) -> Done {
     let Form { request, .. } = form(request).await?;

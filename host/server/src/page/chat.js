@@ -6,7 +6,7 @@
 const element = (id) => document.getElementById(id);
 const [log, entries, draft, pending] = ["log", "entries", "draft", "pending"].map(element);
 const [form, text, send, stop] = ["form", "text", "send", "stop"].map(element);
-const [login, secret] = ["login", "token"].map(element);
+const [login, secret, provider] = ["login", "token", "provider"].map(element);
 const greeting = ["greeting", "task", "description", "agent", "usage"].map(element);
 const [picker, begin, statusLine, problem] = ["conversations", "begin", "status", "problem"].map(element);
 
@@ -14,6 +14,7 @@ const PENDING = "conclave-pending";
 const RETRY = 3000;
 const NO_ACCESS = "This browser has no access. Open the address that `conclave serve` printed, or log in with your token.";
 const LOST = "The connection is lost. Trying again …";
+const MISSING = "The conversation of this address is not there, or not yours to read; this is another one.";
 
 let current = null; // the id of the conversation
 let stream = null;
@@ -29,7 +30,7 @@ async function call(path, body) {
   const answer = response.headers.get("content-type")?.includes("json") ? await response.json() : {};
   if (!response.ok) {
     throw Object.assign(new Error(answer.message || `the server answered ${response.status}`),
-      { status: response.status, code: answer.error });
+      { status: response.status, code: answer.error, login: answer.login });
   }
   return answer;
 }
@@ -61,6 +62,48 @@ function speaker({ kind, from }) {
   }
 }
 
+// Agents write Markdown, which the server has read: what arrives are blocks, and each text in them is
+// only ever set as text.
+const builders = {
+  paragraph: ({ inlines }) => line("p", inlines),
+  heading: ({ inlines }) => line("p", inlines, "heading"),
+  code: ({ text }) => { const pre = node("pre"); pre.append(node("code", "", text)); return pre; },
+  quote: ({ blocks }) => { const quote = node("blockquote"); quote.append(...blocks.map(build)); return quote; },
+  rule: () => node("hr"),
+  list: ({ items }) => {
+    const list = node("ul");
+    list.append(...items.map(({ depth, mark, inlines }) => {
+      const item = node("li", `m${depth}`);
+      item.append(node("span", "mark", mark), line("span", inlines));
+      return item;
+    }));
+    return list;
+  },
+};
+const build = (block) => builders[block.block](block);
+
+function line(name, inlines, className) {
+  const made = node(name, className);
+  made.append(...inlines.map(part));
+  return made;
+}
+
+function part({ inline, text, url, inlines }) {
+  switch (inline) {
+    case "code": return node("code", "", text);
+    case "strong": return line("strong", inlines);
+    case "emphasis": return line("em", inlines);
+    case "break": return node("br");
+    case "link": {
+      const link = node("a", "", url);
+      if (/^https?:\/\//.test(url)) link.href = url;
+      link.rel = "noopener noreferrer nofollow ugc";
+      return link;
+    }
+    default: return document.createTextNode(text);
+  }
+}
+
 function addEntry(entry) {
   const item = node("li", `entry ${entry.kind}`);
   if (entry.kind !== "note") {
@@ -72,7 +115,8 @@ function addEntry(entry) {
     who.append(time);
     item.append(who);
   }
-  const body = node("p", "", entry.text);
+  const body = entry.blocks ? node("div", "markdown") : node("p", "", entry.text);
+  if (entry.blocks) body.append(...entry.blocks.map(build));
   body.dir = "auto";
   item.append(body);
   entries.append(item);
@@ -167,7 +211,10 @@ function follow(id) {
   for (const message of outbox) message.item.hidden = message.id !== id;
   clear();
   const events = stream = new EventSource(`/api/conversations/${encodeURIComponent(id)}/events`);
-  events.addEventListener("open", () => { problem.textContent = ""; sendAll(); });
+  events.addEventListener("open", () => {
+    if (problem.textContent === LOST) problem.textContent = "";
+    sendAll();
+  });
   events.addEventListener("reset", clear);
   events.addEventListener("entry", (event) => atEnd(() => addEntry(JSON.parse(event.data))));
   events.addEventListener("status", (event) => showStatus(JSON.parse(event.data)));
@@ -197,6 +244,7 @@ async function check() {
 
 function fail(error) {
   login.hidden = error.status !== 401;
+  provider.hidden = !error.login;
   problem.textContent = error.status === 401 ? NO_ACCESS : error.status ? error.message : LOST;
 }
 
@@ -301,6 +349,7 @@ async function list(chosen) {
   const known = conversations.find(({ id }) => id === chosen) || conversations.find(({ is_open: isOpen }) => isOpen) || conversations[0];
   picker.value = known.id;
   follow(known.id);
+  problem.textContent = chosen && known.id !== chosen ? MISSING : "";
 }
 
 async function start() {
@@ -312,8 +361,7 @@ async function start() {
       history.replaceState(null, "", "/");
       await call("/api/session", { token });
     }
-    await list(hash);
-    problem.textContent = "";
+    await list(token ? "" : hash);
     login.hidden = true;
     text.focus();
   } catch (error) {
@@ -361,7 +409,9 @@ begin.addEventListener("click", async () => {
   }
 });
 window.addEventListener("hashchange", () => {
-  if (location.hash.startsWith("#token=")) start();
+  const id = decodeURIComponent(location.hash.slice(1));
+  // The address of another conversation, or a token.
+  if (id !== current) start();
 });
 JSON.parse(sessionStorage.getItem(PENDING) || "[]").forEach(queue);
 start();

@@ -28,7 +28,7 @@ function read(address, known) {
 // Whether a reader is at work in this part, or has written something in it: it stays as it is.
 function isUsed(part) {
   const field = document.activeElement?.closest("input, textarea, select, button, summary");
-  const isWritten = ({ value, defaultValue }) => value !== defaultValue;
+  const isWritten = ({ value, defaultValue, checked, defaultChecked }) => value !== defaultValue || checked !== defaultChecked;
   return (field && part.contains(field)) || part.querySelector("details[open]") ||
     [...part.querySelectorAll("input, textarea")].some(isWritten);
 }

@@ -28,17 +28,20 @@ pub(super) enum RunPart {
     Events,
     Background,
     Changes,
+    Budget,
     Audit,
 }
 
 impl RunPart {
-    const ALL: [Self; 4] = [Self::Events, Self::Background, Self::Changes, Self::Audit];
+    const ALL: [Self; 5] =
+        [Self::Events, Self::Background, Self::Changes, Self::Budget, Self::Audit];
 
     fn name(self) -> &'static str {
         match self {
             Self::Events => "Events",
             Self::Background => "Background",
             Self::Changes => "Changes",
+            Self::Budget => "Budget",
             Self::Audit => "Audit",
         }
     }
@@ -49,6 +52,7 @@ impl RunPart {
             Self::Events => run,
             Self::Background => run + "/background",
             Self::Changes => run + "/changes",
+            Self::Budget => run + "/budget",
             Self::Audit => run + "/audit",
         }
     }
@@ -75,7 +79,7 @@ pub(super) fn tabs(here: RunPart, row: &RunRow, session: &Session) -> Markup {
     }
 }
 
-fn part(here: RunPart, row: &RunRow, session: &Session, body: &Markup) -> Html<String> {
+pub(super) fn part(here: RunPart, row: &RunRow, session: &Session, body: &Markup) -> Html<String> {
     let title = format!("{} of run {}", here.name(), row.run);
     let body = html! {
         p.crumbs {

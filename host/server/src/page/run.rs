@@ -23,12 +23,13 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::act;
+use super::budgets::budget_bars;
 use super::event::{EventAddress, addresses, event};
 use super::parts::{RunPart, tabs};
-use super::text::{address, age, badge, foreign, foreign_block, run_path};
+use super::text::{address, age, badge, foreign, foreign_block, markdown, run_path};
 use super::{PageFailure, Place, now, page};
 use crate::api::acting::failed;
-use crate::folds::{FoldedRun, RunBudget};
+use crate::folds::FoldedRun;
 use crate::http::Server;
 use crate::sessions::Session;
 
@@ -245,12 +246,12 @@ fn head(view: &RunView, now: Millis) -> Markup {
             @if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
                 p.reason { (foreign(reason)) }
             }
-            @if !answer.is_empty() { div.answer { (foreign_block(answer)) } }
+            @if !answer.is_empty() { div.answer { (markdown(answer)) } }
         }
     }
 }
 
-fn fact(name: &str, value: &Markup) -> Markup {
+pub(super) fn fact(name: &str, value: &Markup) -> Markup {
     html! { div { dt { (name) } dd { (value) } } }
 }
 
@@ -273,23 +274,6 @@ fn counts(timeline: &Timeline) -> Vec<String> {
     .filter(|(count, ..)| *count > 0)
     .map(|(count, one, many)| plural(count, one, many))
     .collect()
-}
-
-fn budget_bars(budgets: &[RunBudget]) -> Markup {
-    html! {
-        @if !budgets.is_empty() {
-            ul.budgets aria-label="Budget" {
-                @for RunBudget { budget, used, limit } in budgets {
-                    li {
-                        span { (budget.key().trim_start_matches("limits.run.")) }
-                        meter min="0" max=(limit) value=(used.min(limit))
-                            high=(limit - limit / 5) optimum="0" {}
-                        span.num { (budget.show(*used)) " of " (budget.show(*limit)) }
-                    }
-                }
-            }
-        }
-    }
 }
 
 /// The tree of tasks and background tasks, each a link to its event.

@@ -277,3 +277,100 @@ fn the_events_alone_are_what_a_script_fetches() {
     assert!(!list.text.contains("class=\"lanes\""), "{}", list.text);
     assert!(served.get(&run).text.contains("class=\"lanes\""));
 }
+
+#[test]
+fn rights_budgets_and_the_verified_audit_are_for_those_who_may_read_them() {
+    let rig = waiting();
+    let people = [("olga", "operator"), ("vera", "viewer"), ("ada", "user")];
+    let tokens = people.map(|(name, role)| token(&rig, name, role));
+    let mut served = Served::start(&rig, &[]);
+    let [olga, vera, ada] = tokens.each_ref().map(|token| served.log_in(token));
+    served.with_cookie(&olga);
+    let started = served.post("/api/v1/runs", &json!({ "text": "go" }));
+    let run = started.body["run"].as_str().expect("a run").to_owned();
+    until("a question", || served.get("/inbox").text.contains("echo.run").then_some(()));
+    let rights = served.get("/rights?plugin=actor&capability=tools&target=echo.run");
+    assert_eq!(rights.status, 200, "{}", rights.text);
+    for text in ["<svg", "after an approval", "may, after an approval,", "policy[0]"] {
+        assert!(rights.text.contains(text), "{text}: {}", rights.text);
+    }
+    let unknown = served.get("/rights?plugin=actor&capability=tools&target=%3Cb%3E.x");
+    assert!(unknown.text.contains("the tool &lt;b&gt;.x does not exist"), "{}", unknown.text);
+    let can = served.get("/api/v1/can?plugin=actor&capability=tools&target=echo.run").body;
+    assert_eq!((&can["verdict"], &can["denied_by"]), (&json!("ask"), &json!(null)), "{can}");
+    let refused = served.get("/api/v1/can?plugin=echo&capability=fetch&target=https://a.example/");
+    assert_eq!(refused.body["denied_by"], "manifest", "{}", refused.text);
+    assert_eq!(served.get("/api/v1/can?plugin=echo&capability=fetch&write=true").status, 400);
+    let map = served.get("/api/v1/rights").body;
+    let call = json!({
+        "from": "actor", "to": "echo", "by": "tool", "name": "echo.run", "asks": true,
+    });
+    assert_eq!(map["calls"], json!([call]), "{map}");
+    assert_eq!(map["uses"]["runs"], 1, "{map}");
+    let plugins = served.get("/api/v1/plugins").body;
+    assert_eq!(plugins["plugins"].as_array().map(Vec::len), Some(2), "{plugins}");
+    let budgets = served.get("/budgets");
+    assert!(budgets.text.contains(&format!("/runs/{run}/budget")), "{}", budgets.text);
+    assert_eq!(served.get(&format!("/runs/{run}/budget")).status, 200);
+    let audit = served.get("/api/v1/audit").body;
+    assert_eq!((&audit["is_intact"], &audit["chains"][0]["chain"]), (&json!(true), &json!(1)));
+    assert!(audit["chains"][0]["lines"].as_u64() > Some(0), "{audit}");
+    assert!(served.get("/audit").text.contains("intact"));
+    let pages = ["/rights", "/api/v1/can", "/audit", "/api/v1/audit", "/budgets"];
+    let statuses = |served: &Served| pages.map(|page| served.get(page).status);
+    served.with_cookie(&vera);
+    assert_eq!(statuses(&served), [200, 400, 403, 403, 200]);
+    served.with_cookie(&ada);
+    assert_eq!(statuses(&served), [403, 403, 403, 403, 200]);
+    let budgets = served.get("/budgets");
+    assert!(!budgets.text.contains(&run) && !budgets.text.contains("/rights"), "{}", budgets.text);
+}
+
+#[test]
+fn selected_calls_are_refused_together_each_for_the_arguments_that_were_shown() {
+    let rig = waiting();
+    let tokens =
+        [("olga", "operator"), ("petra", "approver")].map(|(name, role)| token(&rig, name, role));
+    let mut served = Served::start(&rig, &[]);
+    let [olga, petra] = tokens.each_ref().map(|token| served.log_in(token));
+    served.with_cookie(&olga);
+    let runs = [0, 1, 2].map(|_| {
+        let started = served.post("/api/v1/runs", &json!({ "text": "go" }));
+        started.body["run"].as_str().expect("a run").to_owned()
+    });
+    until("their questions", || {
+        (served.get("/inbox").text.matches("id=\"q-").count() == 3).then_some(())
+    });
+    let digest = {
+        served.with_cookie(&petra);
+        let inbox = served.get("/inbox");
+        assert!(inbox.text.contains("required by the rule at"), "{}", inbox.text);
+        hidden(&inbox, "arguments_sha256").to_owned()
+    };
+    // One about other arguments, and one that nobody asks.
+    let other = "0".repeat(64);
+    let selected = [
+        format!("{}:c1 {digest}", runs[0]),
+        format!("{}:c1 {other}", runs[1]),
+        format!("{}:c1 {digest}", runs[2]),
+        format!("{}:c9 {digest}", runs[2]),
+    ];
+    let fields: Vec<(&str, &str)> = [("reason", "not today")]
+        .into_iter()
+        .chain(selected.iter().map(|selected| ("question", selected.as_str())))
+        .collect();
+    served.with_cookie(&olga);
+    let denied = send_form(&served, "/inbox/refuse", &fields);
+    assert!(denied.text.contains("0 calls were refused"), "{}", denied.text);
+    assert_eq!(denied.text.matches("role=\"alert\"").count(), 4, "{}", denied.text);
+    served.with_cookie(&petra);
+    let refused = send_form(&served, "/inbox/refuse", &fields);
+    assert_eq!(refused.status, 200, "{}", refused.text);
+    assert!(refused.text.contains("2 calls were refused."), "{}", refused.text);
+    assert_eq!(refused.text.matches("role=\"alert\"").count(), 2, "{}", refused.text);
+    assert!(refused.text.contains(&format!("{}:c1", runs[1])), "{}", refused.text);
+    let audit = served.get(&format!("/runs/{}/audit", runs[0]));
+    assert!(audit.text.contains("not today"), "{}", audit.text);
+    let inbox = served.get("/inbox");
+    assert_eq!(inbox.text.matches("id=\"q-").count(), 1, "{}", inbox.text);
+}

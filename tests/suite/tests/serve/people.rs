@@ -165,6 +165,21 @@ fn a_programs_token_is_in_a_header_and_nothing_else_says_who_asks() {
 }
 
 #[test]
+fn a_programs_first_requests_may_all_come_at_once() {
+    let rig = echo(WEB);
+    let ada = token(&rig, "ada", "viewer");
+    let served = Served::start(&rig, &[]);
+    let headers =
+        [("Host", served.address().to_owned()), ("Authorization", format!("Bearer {ada}"))];
+    let answers: Vec<u16> = std::thread::scope(|scope| {
+        let request = || served.request("GET", "/api/v1/runs", &headers, "").status;
+        let all: Vec<_> = (0..32).map(|_| scope.spawn(request)).collect();
+        all.into_iter().map(|one| one.join().expect("it answers")).collect()
+    });
+    assert_eq!(answers, [200; 32]);
+}
+
+#[test]
 fn a_person_of_a_config_logs_in_with_the_token_that_was_printed_for_it() {
     let plain = echo(WEB);
     let args = ["server", "token", "add", "ada", "--role", "viewer", "--for-config"];

@@ -54,6 +54,10 @@ impl Operator for OperatorTerminal {
         ));
     }
 
+    fn provider_failed(&self, error: &dyn Display) {
+        self.screen.notice(format_args!("{} nobody logs in: {error}", paint(BAD, "error:")));
+    }
+
     fn token_renewed(&self, token: &str) {
         let url = url(&self.page, token);
         let printed = if self.output.json {
