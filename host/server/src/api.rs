@@ -259,7 +259,7 @@ impl Server {
 }
 
 /// A principal that owns no run. Who may read its runs may read those of everybody.
-pub(crate) fn nobody() -> Principal {
+pub(crate) fn ownerless() -> Principal {
     Principal(Arc::from(""))
 }
 

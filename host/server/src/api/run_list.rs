@@ -4,7 +4,7 @@ use axum::http::Uri;
 use conclave_core::policy::roles::Action;
 use conclave_runtime::store::{RunFilter, RunListPlace, RunRow};
 
-use super::{bad_arguments, nobody};
+use super::{bad_arguments, ownerless};
 use crate::http::{Failure, Server};
 use crate::sessions::Session;
 
@@ -70,7 +70,7 @@ impl Server {
         filter.after = cursor;
         filter.config = Some(self.conversations().config().to_owned());
         // A person who may not read the runs of everybody reads only those of its own.
-        if session.may(Action::Read, Some(&nobody())).is_err() {
+        if session.may(Action::Read, Some(&ownerless())).is_err() {
             filter.principal = Some(session.identity.principal.clone());
         }
         // One more says whether there is another page.

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::acting::{changes_failure, failed, no_question};
-use super::{Problem, bad_arguments, nobody, owner};
+use super::{Problem, bad_arguments, owner, ownerless};
 use crate::folds::FoldedRun;
 use crate::http::{Failure, Server, now};
 use crate::sessions::Session;
@@ -112,7 +112,7 @@ fn questions_of(
         })
         .collect();
     questions.sort_by_key(|it| it.question.since);
-    if session.may(Action::Read, Some(&nobody())).is_err() {
+    if session.may(Action::Read, Some(&ownerless())).is_err() {
         damaged.clear();
     }
     Ok(QuestionPage { questions, damaged })

@@ -331,16 +331,6 @@ impl StoreReader {
         self.of(lists::approvals(self, run))
     }
 
-    /// Returns what one run's rooms, or all rooms, ask people: approvals, limit increases and
-    /// questions of tasks to their user. The oldest come first, each with a decision that is on its
-    /// way; rows that cannot be read are beside them.
-    ///
-    /// A conversation that waits for its next message asks a question, too.
-    pub fn questions(&self, run: Option<&RoomId>) -> Result<WithDamaged<QuestionRow>, StoreError> {
-        let (waits, damaged) = self.waits_for_people(run)?;
-        Ok((self.with_questions(waits).0, damaged))
-    }
-
     /// Returns the pending work of one run's rooms, or of all rooms, that waits for a person, oldest
     /// first, and the rows that cannot be read. No records are read for it.
     pub fn waits_for_people(
@@ -352,8 +342,11 @@ impl StoreReader {
         Ok((waits, damaged))
     }
 
-    /// Returns each of these rows with its question, to which the records of its room lead, and the
-    /// rooms whose records cannot be folded.
+    /// Returns each of these rows with its question: an approval, a limit increase or a question of a
+    /// task to its user, as the records of its room lead to it, with a decision that is on its way.
+    /// The rooms whose records cannot be folded are beside them.
+    ///
+    /// A conversation that waits for its next message asks a question, too.
     #[must_use]
     pub fn with_questions(&self, waits: Vec<WaitRow>) -> WithDamaged<QuestionRow> {
         let (mut rows, damaged) = lists::with_questions(self, waits);
