@@ -1,5 +1,6 @@
 //! The runs that a person may read, some at a time: for the API and for the page.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use axum::http::Uri;
@@ -44,8 +45,9 @@ impl RunQuery {
                 "text" => query.filter.text = value,
                 "cursor" => query.cursor = value,
                 "limit" => {
-                    let limit = value.map(|value| value.parse()).transpose();
-                    query.limit = limit.map_err(|_| bad_arguments("`limit` is a number"))?;
+                    let limit = value.map(|value| value.parse::<NonZeroUsize>()).transpose();
+                    let limit = limit.map_err(|_| bad_arguments("`limit` is a number from 1"))?;
+                    query.limit = limit.map(NonZeroUsize::get);
                 }
                 _ => {
                     let what = "a list of runs takes status, agent, text, limit and cursor";
