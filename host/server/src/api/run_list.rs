@@ -1,5 +1,7 @@
 //! The runs that a person may read, some at a time: for the API and for the page.
 
+use std::num::NonZeroUsize;
+
 use axum::http::Uri;
 use conclave_core::policy::roles::Action;
 use conclave_runtime::store::{RunFilter, RunListPlace, RunRow};
@@ -44,8 +46,9 @@ impl RunQuery {
                     query.cursor = cursor.map_err(|_| bad_arguments("the cursor is of no list"))?;
                 }
                 "limit" => {
-                    let limit = value.map(|value| value.parse()).transpose();
-                    query.limit = limit.map_err(|_| bad_arguments("`limit` is a number"))?;
+                    let limit = value.map(|value| value.parse::<NonZeroUsize>()).transpose();
+                    let limit = limit.map_err(|_| bad_arguments("`limit` is a number from 1"))?;
+                    query.limit = limit.map(NonZeroUsize::get);
                 }
                 _ => {
                     let what = "a list of runs takes status, agent, text, limit and cursor";
