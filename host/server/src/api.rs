@@ -35,7 +35,7 @@ use crate::http::{Failure, Server};
 use crate::readers::ReadFailed;
 use crate::sessions::Session;
 use crate::visible_configs::{ListedRuns, VisibleConfigs};
-use events::run_events;
+use events::{Begin, run_events};
 use run_list::RunQuery;
 
 /// The beginning of the paths of this version.
@@ -168,17 +168,29 @@ async fn follow(
     let row = server.run(&session, Action::Read, &run).await?;
     let permit = server.stream_permit()?;
     let last = headers.get(HeaderName::from_static("last-event-id"));
-    let last = last.and_then(|last| last.to_str().ok()?.parse().ok());
+    let last = last.map(|last| last.to_str().unwrap_or_default());
+    let end = match last {
+        None => None,
+        Some(_) => {
+            let run = row.run.clone();
+            server.read(move |reader, _| reader.run_end(&run)).await?
+        }
+    };
     let changes = server.conversations().changes(&row.run);
     let follower = server.followers().follow(&row.run, changes).await?;
-    let events = run_events(follower, last, permit);
+    let events = run_events(follower, Begin::after(last, end), permit);
     Ok(server.until_end(session, events))
 }
 
 async fn ready(Extension(gateway): Extension<Gateway>) -> Result<&'static str, Problem> {
     for server in gateway.servers() {
-        let filter = RunFilter { most: Some(1), ..RunFilter::default() };
-        server.read(move |reader, _| reader.runs(&filter)).await?;
+        let reads = async {
+            let filter = RunFilter { most: Some(1), ..RunFilter::default() };
+            server.read(move |reader, _| reader.runs(&filter)).await.is_ok()
+        };
+        if !server.readiness().is_ready(reads).await {
+            return Err(Failure::from(ReadFailed).into());
+        }
     }
     Ok("ready\n")
 }
@@ -262,7 +274,7 @@ impl Server {
 }
 
 /// A principal that owns no run. Who may read its runs may read those of everybody.
-pub(crate) fn nobody() -> Principal {
+pub(crate) fn ownerless() -> Principal {
     Principal(Arc::from(""))
 }
 

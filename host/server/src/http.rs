@@ -38,6 +38,7 @@ use crate::gateway::Gateway;
 use crate::page;
 use crate::people::LoginRefusal;
 use crate::readers::Readers;
+use crate::readiness::Readiness;
 use crate::refusals::Surface;
 use crate::sessions::Session;
 use crate::visible_configs::{VisibleConfig, VisibleConfigs};
@@ -83,6 +84,7 @@ struct ServerState {
     readers: Readers,
     followers: Followers,
     folds: RunFolds,
+    readiness: Readiness,
     permits: ServerPermits,
     /// The event streams of this config; it is no further limit.
     streams: Arc<Semaphore>,
@@ -123,6 +125,7 @@ impl Server {
         let readers = conversations.readers();
         let (followers, folds) = (Followers::new(readers.clone()), RunFolds::new(readers.clone()));
         let streams = Arc::new(Semaphore::new(STREAMS));
+        let readiness = Readiness::default();
         Self(Arc::new(ServerState {
             place,
             access,
@@ -130,6 +133,7 @@ impl Server {
             readers,
             followers,
             folds,
+            readiness,
             permits,
             streams,
             uses: Cached::default(),
@@ -186,6 +190,10 @@ impl Server {
 
     pub(crate) fn folds(&self) -> &RunFolds {
         &self.0.folds
+    }
+
+    pub(crate) fn readiness(&self) -> &Readiness {
+        &self.0.readiness
     }
 
     pub(crate) fn cached_uses(&self) -> &Cached<GrantUses> {

@@ -28,6 +28,7 @@ mod page;
 mod people;
 mod proxy;
 mod readers;
+mod readiness;
 mod refusals;
 mod run_request;
 mod runs;

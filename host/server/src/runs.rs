@@ -111,18 +111,18 @@ impl Runs {
         self.active().get(run).map(|active| active.changed.subscribe())
     }
 
-    /// Starts a run of this person, and returns when it is durable. A run of this id that starts
-    /// already, for the same request sent twice, is waited for.
+    /// Starts a run of this person, and returns when it is durable, with whether this call started it.
+    /// A run of this id that starts already, for the same request sent twice, is waited for.
     pub(crate) async fn start(
         &self,
         id: &RoomId,
         owner: Principal,
         (task, text): (Option<TaskName>, String),
-    ) -> Result<(), StartRefusal> {
-        let mut stage = {
+    ) -> Result<bool, StartRefusal> {
+        let (mut stage, is_new) = {
             let mut active = self.active();
             match active.get(id) {
-                Some(run) => run.stage.subscribe(),
+                Some(run) => (run.stage.subscribe(), false),
                 None if active.len() >= AT_ONCE => return Err(StartRefusal::LimitReached),
                 None => {
                     let run = ActiveRun::new(id.clone());
@@ -134,13 +134,13 @@ impl Runs {
                     let stage = run.stage.subscribe();
                     active.insert(id.clone(), Arc::clone(&run));
                     self.follow(run, work);
-                    stage
+                    (stage, true)
                 }
             }
         };
         let decided = stage.wait_for(|stage| *stage != RunStage::Opening).await;
         match decided.as_deref() {
-            Ok(RunStage::Stored) => Ok(()),
+            Ok(RunStage::Stored) => Ok(is_new),
             _ => Err(StartRefusal::Failed),
         }
     }

@@ -88,15 +88,15 @@ mod tests {
     #[test]
     fn each_cause_is_named_with_the_rule_and_the_layers_that_decided() {
         let setup = setup();
-        let asked = request("notes.list", vec![ApprovalCause::Grants, ApprovalCause::Confirm]);
-        let causes = asking_causes(&setup, &asked);
+        let listing = request("notes.list", vec![ApprovalCause::Grants, ApprovalCause::Confirm]);
+        let causes = asking_causes(&setup, &listing);
         assert!(causes[0].text.contains("no rule of the config matches"), "{causes:?}");
         assert!(causes[0].text.contains("notes may write out/"), "{causes:?}");
         assert!(causes[1].text.starts_with("tasks.desk.confirm requires"), "{causes:?}");
         let ruled = asking_causes(&setup, &request("notes.drop", vec![ApprovalCause::Rule(0)]));
         assert!(ruled[0].text.starts_with("required by the rule at c.toml:"), "{ruled:?}");
         assert!(ruled[0].rule.as_deref().is_some_and(|rule| rule.contains("notes.drop")));
-        let layers = layers_of(&setup, &asked).expect("it is a tool");
+        let layers = layers_of(&setup, &listing).expect("it is a tool");
         assert_eq!(layers.verdict, LayerVerdict::Ask, "{layers:?}");
         assert_eq!(layers_of(&setup, &request("finish", vec![ApprovalCause::Confirm])), None);
     }

@@ -70,10 +70,15 @@ impl GrantUse {
                     self.mark(plugin, Capability::Tools, name, "GET");
                 }
             }
-            Notice::BackgroundStarted { task, by: Some(by), .. } => {
+            Notice::BackgroundStarted { task, by: Some(by), .. }
+            | Notice::TaskStarted { task, caller: Some(by), .. } => {
                 let agent = then.and_then(|setup| Some(setup.tasks.get(by)?.agent.clone()));
-                if let Some(agent) = agent {
-                    self.mark(&agent, Capability::Delegate, task.as_str(), "GET");
+                // A sub-task of the config is started without a grant.
+                if let Some(agent) = agent
+                    && let entry @ Some(_) =
+                        self.entry_of(&agent, Capability::Delegate, task.as_str(), "GET")
+                {
+                    self.used.insert((agent, Capability::Delegate, entry));
                 }
             }
             Notice::Delivered { strategy: Some(plugin), channel, .. } => {
@@ -96,14 +101,24 @@ impl GrantUse {
     }
 
     fn mark(&mut self, plugin: &PluginName, capability: Capability, target: &str, method: &str) {
-        let Some(setup) = self.setup.plugins.get(plugin) else { return };
-        let rights = setup.rights(plugin);
-        let request = AccessRequest { target, method, ..AccessRequest::new(rights) };
-        let entry = match &setup.grants.fetch {
-            Some(grant) if capability == Capability::Fetch => rule_of(grant, &request),
-            _ => setup.grants.get(capability).and_then(|grant| grant.texts(&request).entry),
-        };
+        let entry = self.entry_of(plugin, capability, target, method);
         self.used.insert((plugin.clone(), capability, entry));
+    }
+
+    /// The index of the entry that covers the target.
+    fn entry_of(
+        &self,
+        plugin: &PluginName,
+        capability: Capability,
+        target: &str,
+        method: &str,
+    ) -> Option<usize> {
+        let setup = self.setup.plugins.get(plugin)?;
+        let request = AccessRequest { target, method, ..AccessRequest::new(setup.rights(plugin)) };
+        match &setup.grants.fetch {
+            Some(grant) if capability == Capability::Fetch => rule_of(grant, &request),
+            _ => setup.grants.get(capability)?.texts(&request).entry,
+        }
     }
 
     /// All entries of the grants, by plugin.
@@ -228,11 +243,21 @@ mod tests {
             overlay: false,
         };
         uses.notice(&written, None);
+        let setup = setup();
+        let started = |task: &str| Notice::TaskStarted {
+            task: task.into(),
+            agent: "desk".into(),
+            caller: Some("desk".into()),
+        };
+        // A delegation, and a sub-task that needs no grant.
+        uses.notice(&started("digest"), Some(&setup));
+        uses.notice(&started("other"), Some(&setup));
         let found = states(&uses);
         let state = |text: &str| found.iter().find(|(it, _)| it == text).map(|(_, state)| *state);
         assert_eq!(state("desk tools notes.list"), Some(UseState::Used));
         assert_eq!(state("desk tools notes.save"), Some(UseState::Unused));
         assert_eq!(state("desk model default"), Some(UseState::Unused));
+        assert_eq!(state("desk delegate digest"), Some(UseState::Used));
         assert_eq!(state("notes files read and write out/"), Some(UseState::Used));
         // Reads of a call that cannot act are in no journal.
         assert_eq!(state("notes files read notes/"), Some(UseState::NotRecorded));

@@ -374,7 +374,16 @@ impl Store {
     /// # Errors
     /// Fails with an error of SQLite, or if there is no such room.
     pub fn give_up(&self, room: &RoomId, reason: &str) -> Result<(), StoreError> {
-        self.0.give_up(room, reason)
+        let word = ControlCommand::Stop { reason: reason.to_owned() };
+        self.give_up_for(&ControlMessage::new(room.clone(), word))
+    }
+
+    /// Does the same for a message with the command `Stop`. The run records it, and so who sent it.
+    ///
+    /// # Errors
+    /// As [`give_up`](Self::give_up).
+    pub fn give_up_for(&self, stop: &ControlMessage) -> Result<(), StoreError> {
+        self.0.give_up(stop)
     }
 }
 

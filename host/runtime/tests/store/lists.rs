@@ -12,8 +12,8 @@ use conclave_runtime::journal::JournalBatch;
 use conclave_runtime::native::{Failure, Plugin, Step};
 use conclave_runtime::outcome::Status;
 use conclave_runtime::store::{
-    Durability, Retention, RunFilter, RunListPlace, RunMatch, RunRow, RunState, RunTotals, Store,
-    StoreReader,
+    ControlCommand, ControlMessage, Durability, Retention, RunFilter, RunListPlace, RunMatch,
+    RunRow, RunState, RunTotals, Store, StoreReader,
 };
 use conclave_runtime::usage::Spent;
 use conclave_runtime::{Host, HostOptions, RunOptions};
@@ -246,8 +246,13 @@ async fn a_run_that_nobody_goes_on_with_gets_an_end() {
     let before = reader.records(&RoomId::from("a")).unwrap().len();
     assert_eq!(reader.runs(&RunFilter::default()).unwrap()[0].state, RunState::Interrupted);
     assert!(store.give_up(&RoomId::from("nothing"), "x").is_err());
+    let word = ControlCommand::Stop { reason: "no longer wanted".to_owned() };
+    let stop = ControlMessage {
+        by: Some(Principal("olga".into())),
+        ..ControlMessage::new(RoomId::from("a"), word)
+    };
     for _ in 0..2 {
-        store.give_up(&RoomId::from("a"), "no longer wanted").unwrap();
+        store.give_up_for(&stop).unwrap();
         let run = reader.runs(&RunFilter::default()).unwrap().remove(0);
         assert_eq!(run.state, RunState::Ended(Status::Kill));
         assert_eq!(
@@ -260,6 +265,9 @@ async fn a_run_that_nobody_goes_on_with_gets_an_end() {
             "what has ended stays as it is"
         );
     }
+    let last = reader.records(&RoomId::from("a")).unwrap().pop().unwrap();
+    assert_eq!(last.event.sender(), stop.by.as_ref(), "{last:?}");
+    assert!(reader.has_received(&RoomId::from("a"), &stop.id).unwrap());
     assert!(reader.waits(None).unwrap().is_empty());
 }
 

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use conclave_core::policy::roles::Action;
 use conclave_core::types::approval::{Approval, approval_id, parse_approval_id};
-use conclave_core::types::ids::{CallId, ControlId, Principal, RoomId, TaskName};
+use conclave_core::types::ids::{CallId, Principal, RoomId, TaskName};
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::overlay::{OverlayError, RunChanges};
 use conclave_runtime::steering::{
@@ -136,8 +136,8 @@ fn message_of(
     let principal = session.identity.principal.clone();
     let mut message = ControlMessage::new(room, word);
     if let Some(key) = key {
-        let parts = [&*principal.0, message.room.as_str(), key].map(str::as_bytes);
-        message.id = ControlId::from(format!("key-{}", digest(&parts)));
+        let key = digest(&[&*principal.0, message.room.as_str(), key].map(str::as_bytes));
+        message = message.under_key(&key);
     }
     message.by = Some(principal);
     message
@@ -179,26 +179,36 @@ impl Server {
             }
             None => RandomIds.run(),
         };
-        let is_repeated = key.is_some() && self.check_start(&id, task.as_ref(), &text).await?;
-        if !is_repeated {
-            let input = (task.clone(), text.clone());
-            conversations.runs().start(&id, principal, input).await.map_err(start_failure)?;
+        let has_started = || self.check_start(key, &id, task.as_ref(), &text);
+        if has_started().await? {
+            return Ok((self.run_value(&self.until_stored(&id).await?), false));
         }
+        let input = (task.clone(), text.clone());
+        let is_new = match conversations.runs().start(&id, principal, input).await {
+            Ok(is_new) => is_new,
+            // A request with the key at another server of the store was first.
+            Err(StartRefusal::Failed) if has_started().await? => false,
+            Err(refusal) => return Err(start_failure(refusal)),
+        };
         let row = self.until_stored(&id).await?;
-        // Another request with the key may have come in between.
-        if key.is_some() && !is_repeated {
-            self.check_start(&id, task.as_ref(), &text).await?;
+        // A request with the key may have come in between at this server.
+        if !is_new {
+            has_started().await?;
         }
-        Ok((self.run_value(&row), !is_repeated))
+        Ok((self.run_value(&row), is_new))
     }
 
-    /// Returns whether the store has the run of a key.
+    /// Returns whether the store has the run of a key; false without a key.
     async fn check_start(
         &self,
+        key: Option<&str>,
         id: &RoomId,
         task: Option<&TaskName>,
         text: &str,
     ) -> Result<bool, Failure> {
+        if key.is_none() {
+            return Ok(false);
+        }
         let run = id.clone();
         let first = self.read(move |reader, _| match reader.run(&run)? {
             Some(_) => reader.records_from(&run, 0, 1).map(Some),

@@ -55,7 +55,10 @@ fn paths() -> Value {
 fn reading_paths() -> Value {
     let run = parameter("path", "run", json!({ "type": "string" }));
     let last = parameter("header", "Last-Event-ID", json!({ "type": "string" }));
-    let call = parameter("path", "call", json!({ "type": "string" }));
+    let call = parameter("path", "call", json!({ "type": "string", "pattern": "^c?[0-9]{1,18}$" }));
+    let limit = json!({
+        "type": "integer", "minimum": 1, "description": "50 by default; more than 500 are 500.",
+    });
     let view = |summary: &str| {
         get(summary, std::slice::from_ref(&run), &content(json!({ "type": "object" })))
     };
@@ -71,10 +74,10 @@ fn reading_paths() -> Value {
         query("status", json!({ "type": "string" })),
         query("agent", json!({ "type": "string" })),
         query("text", json!({ "type": "string" })),
-        query("limit", json!({ "type": "integer", "minimum": 1, "maximum": 500 })),
+        query("limit", limit),
         query("cursor", json!({ "type": "string" })),
     ];
-    let stream = json!({ "text/event-stream": { "schema": { "type": "string" } } });
+    let stream = event_stream();
     let plain = json!({ "text/plain": { "schema": { "type": "string" } } });
     json!({
         "/healthz": { "get": public(get("Whether the server lives.", &[], &plain)) },
@@ -108,7 +111,8 @@ fn reading_paths() -> Value {
         "/api/v1/runs/{run}/events": {
             "get": get(
                 "The records of all rooms of the run in the order of their commits, each an event \
-                 `record` with its room. `Last-Event-ID` continues after that record.",
+                 `record` with its room. `Last-Event-ID` continues after that record; if the store \
+                 does not have it, an event `reset` comes first, and then all records.",
                 &[run.clone(), last.clone()],
                 &stream,
             ),
@@ -141,15 +145,17 @@ fn reading_paths() -> Value {
 fn acting_paths() -> Value {
     let text = || json!({ "type": "string" });
     let run = parameter("path", "run", text());
-    let key = parameter("header", "Idempotency-Key", text());
+    let maybe = || json!({ "type": ["string", "null"] });
+    let key = json!({ "type": "string", "pattern": "^[!-~]{1,255}$" });
+    let key = parameter("header", "Idempotency-Key", key);
     let of_run = [run.clone(), key.clone()];
     let state = content(reference("State"));
-    let optional = |name: &str| optional_body(&json!({ name: text() }));
+    let optional = |name: &str| optional_body(&json!({ name: maybe() }));
     let change = |summary: &str, body: Value| acting(summary, &of_run, body, (200, &state));
     let mut start = acting(
         "Starts a run. With a key, the same request starts one run only, and is answered with 200.",
         std::slice::from_ref(&key),
-        body_of(&json!({ "text": text(), "task": text(), "config": text() }), &["text"]),
+        body_of(&json!({ "text": text(), "task": maybe(), "config": maybe() }), &["text"]),
         (201, &content(reference("Run"))),
     );
     start["responses"]["200"] =
@@ -159,7 +165,7 @@ fn acting_paths() -> Value {
         "/api/v1/runs/{run}/messages": {
             "post": change(
                 "Sends a text that the agent reads in its next step.",
-                body_of(&json!({ "text": text(), "task": text() }), &["text"]),
+                body_of(&json!({ "text": text(), "task": maybe() }), &["text"]),
             ),
         },
         "/api/v1/runs/{run}/stop": { "post": change("Ends the run.", optional("reason")) },
@@ -173,13 +179,7 @@ fn acting_paths() -> Value {
             "post": acting(
                 "Approves or refuses a call, or answers a question. The first decision counts.",
                 &[run.clone(), parameter("path", "id", text()), key],
-                body_of(
-                    &json!({
-                        "decision": { "enum": ["approve", "refuse", "answer"] },
-                        "reason": text(), "text": text(),
-                    }),
-                    &["decision"],
-                ),
+                settling_body(),
                 (200, &state),
             ),
         },
@@ -188,7 +188,7 @@ fn acting_paths() -> Value {
                 "Applies or drops the changes. With a version, only those that were read.",
                 &[run],
                 body_of(
-                    &json!({ "decision": { "enum": ["apply", "drop"] }, "version": text() }),
+                    &json!({ "decision": { "enum": ["apply", "drop"] }, "version": maybe() }),
                     &["decision"],
                 ),
                 (200, &content(json!({ "type": "object" }))),
@@ -197,11 +197,42 @@ fn acting_paths() -> Value {
     })
 }
 
+/// The body of a decision or an answer: which fields it has depends on the decision.
+fn settling_body() -> Value {
+    let maybe = || json!({ "type": ["string", "null"] });
+    let mut body = body_of(
+        &json!({
+            "decision": { "enum": ["approve", "refuse", "answer"] },
+            "reason": maybe(), "text": { "type": "string" }, "arguments_sha256": maybe(),
+        }),
+        &["decision"],
+    );
+    let of = |decision: &str, others: &[&str], required: &[&str]| {
+        let mut properties: serde_json::Map<_, _> =
+            others.iter().map(|other| ((*other).to_owned(), json!(false))).collect();
+        properties.insert("decision".to_owned(), json!({ "const": decision }));
+        json!({ "properties": properties, "required": required })
+    };
+    body["content"]["application/json"]["schema"]["oneOf"] = json!([
+        of("approve", &["reason", "text"], &[]),
+        of("refuse", &["text"], &[]),
+        of("answer", &["reason", "arguments_sha256"], &["text"]),
+    ]);
+    body
+}
+
+/// Server-sent events; the schema is that of each.
+fn event_stream() -> Value {
+    let fields = ["event", "id", "data"].map(|name| (name.to_owned(), json!({ "type": "string" })));
+    let fields: serde_json::Map<_, _> = fields.into_iter().collect();
+    json!({ "text/event-stream": { "schema": { "type": "object", "properties": fields } } })
+}
+
 /// The routes of the page.
 fn page_paths() -> Value {
     let conversation = parameter("path", "id", json!({ "type": "string" }));
     let last = parameter("header", "Last-Event-ID", json!({ "type": "string" }));
-    let stream = json!({ "text/event-stream": { "schema": { "type": "string" } } });
+    let stream = event_stream();
     json!({
         "/api/session": {
             "post": public(post(
@@ -235,7 +266,7 @@ fn page_paths() -> Value {
             "post": in_json(post(
                 "Sends a message under an idempotency key.",
                 std::slice::from_ref(&conversation),
-                &json!({ "text": { "type": "string" }, "key": { "type": "string" } }),
+                &json!({ "text": { "type": "string", "minLength": 1 }, "key": { "type": "string" } }),
                 (200, &content(json!({ "type": "object" }))),
             )),
         },

@@ -21,7 +21,6 @@ use conclave_core::types::ids::{Millis, RoomId, TaskName};
 use conclave_runtime::store::{RunFilter, StoreError, StoreReader};
 use serde_json::{Value, json};
 
-use super::acting::failed;
 use super::{Problem, bad_arguments};
 use crate::cached::Computed;
 use crate::http::{Failure, Server};
@@ -34,7 +33,7 @@ const RECORDS: u64 = 100_000;
 /// The age up to which the uses are not searched again.
 const USES_AGE: Duration = Duration::from_secs(60);
 /// The time that a request waits for them.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The entries of all grants, with whether stored runs used them.
 #[derive(Debug)]
@@ -153,16 +152,17 @@ impl Server {
         explain(&setup, &question).map_err(|problem| bad_arguments(&problem.to_string()))
     }
 
-    /// The entries of the grants that the newest runs used, and those that they did not.
+    /// The entries of the grants that the newest runs used, and those that they did not. `None` while
+    /// they are searched for the first time, or if the store cannot be read.
     pub(crate) async fn grant_uses(
         &self,
         session: &Session,
-    ) -> Result<Arc<Computed<GrantUses>>, Failure> {
+    ) -> Result<Option<Arc<Computed<GrantUses>>>, Failure> {
         let (setup, server) = (self.setup(session)?, self.clone());
         let uses = self.cached_uses().get((USES_AGE, PATIENCE), move || async move {
             server.read(move |reader, config| uses(reader, config, setup)).await.ok()
         });
-        uses.await.ok_or_else(failed)
+        Ok(uses.await)
     }
 }
 
@@ -180,9 +180,9 @@ fn uses(
         if runs > 0 && records > RECORDS {
             break;
         }
-        let taken = take_run(reader, &row.run, &mut uses);
+        let outcome = take_run(reader, &row.run, &mut uses);
         (runs, since) = (runs + 1, Some(row.started));
-        unread += u64::from(taken.is_err());
+        unread += u64::from(outcome.is_err());
     }
     Ok(GrantUses { entries: uses.entries(), runs, since, unread })
 }
@@ -203,10 +203,10 @@ pub(super) async fn rights(
     let map = server.rights_map(&session)?;
     let uses = server.grant_uses(&session).await?;
     let mut value = json!(map);
-    value["uses"] = json!({
-        "at": uses.at, "runs": uses.value.runs, "since": uses.value.since,
-        "unread": uses.value.unread, "entries": uses.value.entries,
-    });
+    value["uses"] = json!(uses.map(|uses| {
+        let GrantUses { entries, runs, since, unread } = &uses.value;
+        json!({ "at": uses.at, "runs": runs, "since": since, "unread": unread, "entries": entries })
+    }));
     Ok(Json(value))
 }
 

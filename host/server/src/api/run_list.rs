@@ -1,10 +1,12 @@
 //! The runs that a person may read, some at a time: for the API and for the page.
 
+use std::num::NonZeroUsize;
+
 use axum::http::Uri;
 use conclave_core::policy::roles::Action;
 use conclave_runtime::store::{RunFilter, RunListPlace, RunRow};
 
-use super::{bad_arguments, nobody};
+use super::{bad_arguments, ownerless};
 use crate::http::{Failure, Server};
 use crate::sessions::Session;
 
@@ -43,8 +45,9 @@ impl RunQuery {
                 "text" => query.filter.text = value,
                 "cursor" => query.cursor = value,
                 "limit" => {
-                    let limit = value.map(|value| value.parse()).transpose();
-                    query.limit = limit.map_err(|_| bad_arguments("`limit` is a number"))?;
+                    let limit = value.map(|value| value.parse::<NonZeroUsize>()).transpose();
+                    let limit = limit.map_err(|_| bad_arguments("`limit` is a number from 1"))?;
+                    query.limit = limit.map(NonZeroUsize::get);
                 }
                 _ => {
                     let what = "a list of runs takes config, status, agent, text, limit and cursor";
@@ -75,7 +78,7 @@ impl Server {
         filter.after = after.map_err(|_| bad_arguments("the cursor is of no list"))?;
         filter.config = Some(self.conversations().config().to_owned());
         // A person who may not read the runs of everybody reads only those of its own.
-        if session.may(Action::Read, Some(&nobody())).is_err() {
+        if session.may(Action::Read, Some(&ownerless())).is_err() {
             filter.principal = Some(session.identity.principal.clone());
         }
         // One more says whether there is another page.

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::acting::{changes_failure, failed, no_question};
-use super::{Problem, bad_arguments, nobody, owner};
+use super::{Problem, bad_arguments, owner, ownerless};
 use crate::folds::FoldedRun;
 use crate::http::{Failure, Server, now};
 use crate::sessions::Session;
@@ -46,6 +46,8 @@ pub(crate) struct PersonQuestion {
     pub(crate) is_live: bool,
     /// Whether this person may settle it.
     pub(crate) may_settle: Result<(), RoleRefusal>,
+    /// Whether this person may read the rights of the plugins of its config.
+    pub(crate) may_inspect: bool,
 }
 
 /// The questions that wait, the oldest first, and the rows of the store that cannot be read.
@@ -112,11 +114,12 @@ fn questions_of(
             let (question, is_live) = (row.question?, row.wait.is_live);
             let may_settle = session.may(question.action(), Some(&owner(run)));
             // The server adds its name.
-            Some(PersonQuestion { config: None, question, is_live, may_settle })
+            let may_inspect = session.may(Action::Inspect, None).is_ok();
+            Some(PersonQuestion { config: None, question, is_live, may_settle, may_inspect })
         })
         .collect();
     questions.sort_by_key(|it| it.question.since);
-    if session.may(Action::Read, Some(&nobody())).is_err() {
+    if session.may(Action::Read, Some(&ownerless())).is_err() {
         damaged.clear();
     }
     Ok(QuestionPage { questions, damaged })

@@ -63,17 +63,21 @@ pub(super) fn view(budgets: &[RunBudget], has_more: bool) -> Markup {
     }
 }
 
-/// What was spent, as numbers.
+/// What was spent, as numbers. An amount that is zero is none, or of a model without a price.
 fn amounts(spent: &Spent) -> Markup {
+    let amount = |name: &str, amount: u64, show: fn(u64) -> String| {
+        let text = html! { @if amount > 0 { (show(amount)) } @else { span.faint { "–" } } };
+        fact(name, &text)
+    };
     html! {
         dl.facts {
-            (fact("Cost", &html! { (money(spent.cost_micro_usd)) }))
-            (fact("Tokens", &html! { (thousands(spent.tokens)) }))
-            (fact("Steps", &html! { (thousands(spent.turns)) }))
-            (fact("Model calls", &html! { (thousands(spent.model_calls)) }))
-            (fact("Tool calls", &html! { (thousands(spent.tool_calls)) }))
-            (fact("Computed", &html! { (took(spent.cpu_ms)) }))
-            (fact("Background tasks", &html! { (thousands(spent.tasks)) }))
+            (amount("Cost", spent.cost_micro_usd, money))
+            (amount("Tokens", spent.tokens, thousands))
+            (amount("Steps", spent.turns, thousands))
+            (amount("Model calls", spent.model_calls, thousands))
+            (amount("Tool calls", spent.tool_calls, thousands))
+            (amount("Computed", spent.cpu_ms, took))
+            (amount("In background", spent.tasks, thousands))
         }
     }
 }
@@ -121,7 +125,7 @@ pub(super) fn budget_bars(uses: &[BudgetUse]) -> Markup {
 /// The rooms of a run that has background tasks, with what each spent itself.
 fn rooms(budget: &RunBudget) -> Markup {
     let root = budget.row.run.as_str();
-    let whole = budget.spent();
+    let total = budget.spent();
     html! {
         @if budget.rooms.len() > 1 {
             table.wide {
@@ -142,7 +146,7 @@ fn rooms(budget: &RunBudget) -> Markup {
                             td {
                                 (foreign(&room.entry)) " " code.faint { (place.trim_start_matches('/')) }
                             }
-                            td.bars { (share(weight(own), weight(&whole))) }
+                            td.bars { (share(weight(own), weight(&total))) }
                             td.num { (thousands(own.turns)) }
                             td.num { (thousands(own.tokens)) }
                             td.num { (money(own.cost_micro_usd)) }
@@ -160,10 +164,10 @@ fn weight(spent: &Spent) -> [u64; 3] {
     [spent.cost_micro_usd, spent.tokens, spent.turns]
 }
 
-/// A bar for the share of a whole, by the first amount that the whole has.
-fn share(part: [u64; 3], whole: [u64; 3]) -> Markup {
-    let known = part.into_iter().zip(whole).find(|(_, whole)| *whole > 0);
-    let wide = known.map_or(0, |(part, whole)| part.saturating_mul(1_000) / whole);
+/// A bar for the share of a total, by the first amount that the whole has.
+fn share(part: [u64; 3], total: [u64; 3]) -> Markup {
+    let known = part.into_iter().zip(total).find(|(_, total)| *total > 0);
+    let wide = known.map_or(0, |(part, total)| part.saturating_mul(1_000) / total);
     html! {
         svg.bar viewBox="0 0 1000 12" preserveAspectRatio="none" aria-hidden="true" {
             rect.track y="5" width="1000" height="2" {}
@@ -212,7 +216,7 @@ fn by_task(timeline: &Timeline) -> Markup {
         of.unpriced += u64::from(usage.cost_micro_usd.is_none());
     }
     let weight = |it: &TaskSpent| [it.cost, it.input.saturating_add(it.output), it.calls];
-    let whole = spent.values().map(weight).fold([0; 3], |mut all: [u64; 3], part| {
+    let total = spent.values().map(weight).fold([0; 3], |mut all: [u64; 3], part| {
         all.iter_mut().zip(part).for_each(|(all, part)| *all = all.saturating_add(part));
         all
     });
@@ -241,7 +245,7 @@ fn by_task(timeline: &Timeline) -> Markup {
                             td { (foreign(task)) }
                             td { (foreign(plugin)) }
                             td { (foreign(model)) }
-                            td.bars { (share(weight(it), whole)) }
+                            td.bars { (share(weight(it), total)) }
                             td.num { (thousands(it.calls)) }
                             td.num { (thousands(it.input)) }
                             td.num { (thousands(it.output)) }

@@ -12,6 +12,7 @@ use conclave_core::inspect::foreign_text::readable;
 use conclave_core::inspect::questions::{
     ApprovalSubject, Question, QuestionKind, QuestionState, Settlement,
 };
+use conclave_core::policy::roles::Action;
 use conclave_core::types::approval::{ApprovalRequest, led_by, parse_approval_id};
 use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::types::text::show_size;
@@ -73,13 +74,13 @@ pub(super) async fn refused_selected(
 }
 
 pub(super) fn selected_outcome(settled: Vec<(String, Result<(), Failure>)>) -> Markup {
-    let done = settled.iter().filter(|(_, outcome)| outcome.is_ok()).count() as u64;
+    let refusals = settled.iter().filter(|(_, outcome)| outcome.is_ok()).count() as u64;
     let failures = settled.into_iter().filter_map(|(id, outcome)| Some((id, outcome.err()?)));
     let failures: Vec<(String, Failure)> = failures.collect();
     html! {
         p.outcome role="status" {
-            @if done == 0 && failures.is_empty() { "No call was selected." }
-            @else { (plural(done, "call was refused", "calls were refused")) "." }
+            @if refusals == 0 && failures.is_empty() { "No call was selected." }
+            @else { (plural(refusals, "call was refused", "calls were refused")) "." }
         }
         @for (id, failure) in failures {
             @let (_, body) = failure.into_parts();
@@ -115,7 +116,9 @@ async fn show(
         questions.into_iter().zip(files).collect::<Vec<_>>()
     });
     let all = looking.await.map_err(|_| failed())?;
-    let body = html! { (view(&all, line.as_ref(), now())) (damaged_rows(&damaged)) };
+    let shows_why = visible.where_may(Action::Inspect).is_ok();
+    let list = view(&all, (line.as_ref(), shows_why), now());
+    let body = html! { (list) (damaged_rows(&damaged)) };
     Ok(page("Inbox", Place::Inbox, session, &body))
 }
 
@@ -132,7 +135,7 @@ fn damaged_rows(damaged: &[DamagedRow]) -> Markup {
 #[derive(Default)]
 pub(super) struct FilesNow {
     /// By the name of the argument.
-    named: BTreeMap<String, NamedFile>,
+    paths: BTreeMap<String, NamedFile>,
     replaced: Option<ReplacedFile>,
 }
 
@@ -145,10 +148,10 @@ impl FilesNow {
             return Self::default();
         };
         let fields = subject.request.arguments.as_object().into_iter().flatten();
-        let named = fields.filter_map(|(name, value)| {
+        let paths = fields.filter_map(|(name, value)| {
             Some((name.clone(), named_file(value.as_str()?, &plugin.grants.files)?))
         });
-        Self { named: named.collect(), replaced: replaced_file(&subject.request, plugin) }
+        Self { paths: paths.collect(), replaced: replaced_file(&subject.request, plugin) }
     }
 }
 
@@ -181,9 +184,10 @@ fn state(state: &QuestionState) -> Markup {
     }
 }
 
+/// The page; with `shows_why` for a person who may read the rights of plugins.
 pub(super) fn view(
     all: &[(PersonQuestion, FilesNow)],
-    line: Option<&Markup>,
+    (line, shows_why): (Option<&Markup>, bool),
     now: Millis,
 ) -> Markup {
     let is_refusable = |(it, _): &(PersonQuestion, FilesNow)| may_refuse(it);
@@ -199,7 +203,7 @@ pub(super) fn view(
                 p.empty { "Nothing waits for a person." }
             } @else {
                 @if all.iter().any(is_refusable) { (refuse_selected()) }
-                ol.questions data-keyed { @for (question, files) in all { (item(question, files, now)) } }
+                ol.questions data-keyed { @for (question, files) in all { (item(question, (files, shows_why), now)) } }
             }
         }
         script src="/inbox.js" type="module" {}
@@ -222,8 +226,9 @@ fn may_refuse(PersonQuestion { question, may_settle, .. }: &PersonQuestion) -> b
     question.subject().is_some() && question.is_open() && may_settle.is_ok()
 }
 
-fn item(of: &PersonQuestion, files: &FilesNow, now: Millis) -> Markup {
-    let PersonQuestion { config, question, is_live, may_settle } = of;
+fn item(of: &PersonQuestion, (files, shows_why): (&FilesNow, bool), now: Millis) -> Markup {
+    let PersonQuestion { config, question, is_live, may_settle, may_inspect } = of;
+    let shows_why = shows_why && *may_inspect;
     let (kind, title) = match &question.kind {
         QuestionKind::Approval(subject) => ("approval", exact(&subject.request.tool)),
         QuestionKind::TopUp(subject) => ("limit", exact(&subject.request.tool)),
@@ -256,7 +261,7 @@ fn item(of: &PersonQuestion, files: &FilesNow, now: Millis) -> Markup {
                 dt { "Run" }
                 dd { a href=(run_path(question.run.as_str())) { code { (question.run) } } }
             }
-            @if let Some(subject) = question.subject() { (why(subject)) }
+            @if let Some(subject) = question.subject().filter(|_| shows_why) { (why(subject)) }
             @if !question.is_open() {
                 p.stands { (state(&question.state)) }
             } @else {
@@ -360,7 +365,7 @@ fn arguments(request: &ApprovalRequest, files: &FilesNow) -> Markup {
                         dt { (exact(name)) }
                         dd {
                             (value(argument))
-                            @if let Some(file) = files.named.get(name) { (on_disk(file)) }
+                            @if let Some(file) = files.paths.get(name) { (on_disk(file)) }
                         }
                     }
                 }

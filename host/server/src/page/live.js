@@ -116,6 +116,8 @@ function show(list, page) {
   if (!there) return;
   update(list, there);
   list.style.blockSize = "";
+  list.ariaLabel = there.ariaLabel;
+  list.ariaHidden = null;
   list.dataset.state = "here";
 }
 
@@ -133,6 +135,7 @@ function drop(list) {
   if (!isHere(list) || isUsed(list) || list.contains(document.activeElement) || list.querySelector(":target")) return;
   list.style.blockSize = `${list.offsetHeight}px`;
   list.replaceChildren();
+  list.ariaHidden = "true";
   delete list.dataset.state;
 }
 
@@ -159,6 +162,7 @@ function layOut(count) {
       list = document.createElement("ol");
       list.className = "rows";
       list.dataset.from = from;
+      list.ariaHidden = "true";
       before.after(list);
     }
     if (!list.dataset.state) {

@@ -41,25 +41,32 @@ pub(super) async fn show(
     let query = CanQuery::of(&uri).unwrap_or_default();
     let body = html! {
         h1 { "Rights" }
-        (view(&map, &uses, now()))
+        (view(&map, uses.as_deref(), now()))
         (question((&map, session.config()), &query, answer))
     };
     Ok(page("Rights", Place::Rights, &session, &body))
 }
 
-pub(super) fn view(map: &RightsMap, uses: &Computed<GrantUses>, now: Millis) -> Markup {
+pub(super) fn view(map: &RightsMap, uses: Option<&Computed<GrantUses>>, now: Millis) -> Markup {
     let place = |name: &PluginName| map.plugins.iter().position(|it| it.plugin == *name);
+    let entries = uses.map_or(&[][..], |uses| &uses.value.entries);
     html! {
         p.lead {
             "Data can leave to: " (foreign(&map.data_can_leave)) ". "
             span.faint { "Only the operator grants, in the config; nothing here changes it." }
         }
         (graph::drawing(map))
-        (unused(uses, now))
+        section.unused {
+            h2 { "Granted and not used" }
+            @match uses {
+                Some(uses) => { (unused(uses, now)) }
+                None => p.empty { "The newest runs are being read. Come back in a moment." }
+            }
+        }
         h2 { "Plugins" }
         ol.parts.plugins {
             @for (index, node) in map.plugins.iter().enumerate() {
-                li id={ "p" (index) } { (plugin(node, map, &uses.value.entries, &place)) }
+                li id={ "p" (index) } { (plugin(node, map, entries, &place)) }
             }
         }
     }
@@ -70,8 +77,6 @@ fn unused(Computed { value, at, .. }: &Computed<GrantUses>, now: Millis) -> Mark
     let unused: Vec<&GrantEntry> =
         value.entries.iter().filter(|entry| entry.state == UseState::Unused).collect();
     html! {
-        section.unused {
-            h2 { "Granted and not used" }
             p.faint {
                 "In the newest " (plural(value.runs, "run", "runs"))
                 @if let Some(since) = value.since { ", the oldest of them begun " (age(since, now)) }
@@ -106,7 +111,6 @@ fn unused(Computed { value, at, .. }: &Computed<GrantUses>, now: Millis) -> Mark
                     }
                 }
             }
-        }
     }
 }
 

@@ -405,7 +405,8 @@ fn events(view: &RunView, query: &EventQuery, addresses: &[EventAddress]) -> Mar
                 p.more { a rel="prev" href=(earlier) { "Earlier events" } }
             }
             @if found.is_empty() { p.empty { "No event matches." } }
-            ol.rows data-from=(from) {
+            @let last = found.len().min(from + EVENTS);
+            ol.rows data-from=(from) aria-label={ "Events " (from + 1) " to " (last) } {
                 @for (row, address) in on_page {
                     @let is_chosen = is_chosen(address);
                     @let prompt = is_chosen.then_some(prompt_of).flatten();

@@ -37,7 +37,7 @@ fn waiting(may_settle: Result<(), RoleRefusal>) -> PersonQuestion {
 /// The inbox with this question.
 fn inbox_of(question: PersonQuestion, now: Millis) -> String {
     let files = inbox::FilesNow::of(&question);
-    inbox::view(&[(question, files)], None, now).into_string()
+    inbox::view(&[(question, files)], (None, true), now).into_string()
 }
 
 /// A config with a plugin `notes` that has these folders.
@@ -106,7 +106,7 @@ fn waiting_by(setup: Setup, may_settle: Result<(), RoleRefusal>) -> PersonQuesti
         expires_ms: Some(60_000),
         state: QuestionState::Open,
     };
-    PersonQuestion { config: None, question, is_live: true, may_settle }
+    PersonQuestion { config: None, question, is_live: true, may_settle, may_inspect: true }
 }
 
 #[test]
@@ -246,7 +246,7 @@ async fn rights_are_drawn_and_said_in_words_with_what_was_not_used() {
     let uses = GrantUses { entries, runs: 3, since: Some(Millis(0)), unread: 1 };
     let cached = Cached::default();
     let uses = cached.get((Duration::ZERO, Duration::MAX), || std::future::ready(Some(uses))).await;
-    let page = rights::view(&rights(), &uses.unwrap(), Millis(0)).into_string();
+    let page = rights::view(&rights(), uses.as_deref(), Millis(0)).into_string();
     for text in [
         "look-alike: <bdi>",
         "&lt;docs&gt;/",

@@ -1,10 +1,12 @@
 //! The API that acts: runs that people start, steer, decide and stop over HTTP, with who did it in
 //! the journal, across a kill of the server.
 
+use std::sync::Barrier;
+
 use conclave_core::protocol::event::{Event, Principal, Record};
 use conclave_core::types::ids::RoomId;
 use conclave_runtime::store::StoreReader;
-use conclave_test_support::{Rig, guest};
+use conclave_test_support::{Rig, TestPostgres, guest, postgres_or_skip};
 use serde_json::{Value, json};
 
 use super::WEB;
@@ -245,6 +247,40 @@ fn a_paused_run_survives_a_kill_of_its_server_and_a_stopped_one_has_ended() {
     assert_eq!(answered.count(), 1);
     let audit = text(&conclave(&rig, &["audit", &run]).stdout);
     assert!(audit.contains("the run was paused: the disk, by olga"), "{audit}");
+}
+
+/// Sends a start eight times at once under one key, and checks that it is one run, which one of the
+/// answers says is new.
+fn start_at_once(served: &[&Served], token: &str) {
+    let barrier = Barrier::new(8);
+    let start = |nth: usize| {
+        let client = Client { served: served[nth % served.len()], token };
+        barrier.wait();
+        let started = client.post("/runs", Some("raced"), &json!({ "text": "go" }));
+        (started.status, started.body["run"].as_str().unwrap_or(&started.text).to_owned())
+    };
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..8).map(|nth| scope.spawn(move || start(nth))).collect();
+        all.into_iter().map(|answer| answer.join().expect("an answer")).collect()
+    });
+    let of_status = |code| answers.iter().filter(|(status, _)| *status == code).count();
+    assert_eq!((of_status(201), of_status(200)), (1, 7), "{answers:?}");
+    assert!(answers.iter().all(|(_, run)| *run == answers[0].1), "{answers:?}");
+    let client = Client { served: served[0], token };
+    let runs = client.get("/runs");
+    let runs = runs["runs"].as_array().expect("a list");
+    assert_eq!(runs.iter().filter(|run| run["command"] == "api").count(), 1, "{runs:?}");
+}
+
+#[test]
+fn a_start_that_is_raced_at_one_server_or_two_is_one_run() {
+    let rig = waiting();
+    let olga = token(&rig, "olga", "operator");
+    start_at_once(&[&Served::start(&rig, &[])], &olga);
+    let Some(database) = postgres_or_skip(TestPostgres::shared()) else { return };
+    let store = [("CONCLAVE_STORE", database.url())];
+    let [one, two] = [(); 2].map(|()| Served::start_with_variables(&rig, &store));
+    start_at_once(&[&one, &two], &olga);
 }
 
 #[test]

@@ -105,6 +105,10 @@ fn a_reader_gets_each_record_once_also_after_a_restart() {
     assert_eq!(more[0], all.len() as u64, "{more:?}");
     let from_start = numbers(&mut served.stream(&path, None), "room-opened").0;
     assert_eq!(from_start, first);
+    // One whose last record is none of this store must drop what it has, and gets everything.
+    let mut anew = served.stream(&path, Some("2.41"));
+    assert_eq!(anew.next().kind, "reset");
+    assert_eq!(numbers(&mut anew, "room-opened").0, first);
 }
 
 /// The streams share what is read from the store, and none is read twice for them.

@@ -269,7 +269,11 @@ fn the_events_alone_are_what_a_script_fetches() {
     let list = served.get(&format!("{run}?part=events&from=9999"));
     assert_eq!(list.status, 200, "{}", list.text);
     // An address behind the last event is that of the last events.
-    assert!(list.text.contains("<ol class=\"rows\" data-from=\"0\"><li id=\"e"), "{}", list.text);
+    assert!(
+        list.text.contains("<ol class=\"rows\" data-from=\"0\" aria-label=\"Events 1 to "),
+        "{}",
+        list.text
+    );
     assert!(!list.text.contains("class=\"lanes\""), "{}", list.text);
     assert!(served.get(&run).text.contains("class=\"lanes\""));
 }

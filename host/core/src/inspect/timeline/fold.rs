@@ -89,8 +89,8 @@ struct Drafts {
 pub struct TimelineFold {
     drafts: Drafts,
     rooms: Vec<FoldedRoom>,
-    /// The place of each room among them.
-    places: BTreeMap<RoomId, usize>,
+    /// The index of each room among them.
+    indices: BTreeMap<RoomId, usize>,
 }
 
 /// The record that is being folded.
@@ -102,17 +102,17 @@ struct Now<'a> {
 impl TimelineFold {
     /// Folds the next record of a room. Records that no opening precedes are left out.
     pub fn take(&mut self, id: &RoomId, record: Record) {
-        let place = match (self.places.get(id), &record.event) {
-            (Some(place), _) => *place,
+        let index = match (self.indices.get(id), &record.event) {
+            (Some(index), _) => *index,
             (None, Event::RoomOpened { opening, .. }) => {
                 let lane = self.drafts.lanes.get(id).copied();
                 self.rooms.push(FoldedRoom::new(opening, record.at, lane));
-                self.places.insert(id.clone(), self.rooms.len() - 1);
+                self.indices.insert(id.clone(), self.rooms.len() - 1);
                 self.rooms.len() - 1
             }
             (None, _) => return,
         };
-        let of = &mut self.rooms[place];
+        let of = &mut self.rooms[index];
         if of.history.counts(record.epoch) {
             Now { drafts: &mut self.drafts, of }.take(record);
         }

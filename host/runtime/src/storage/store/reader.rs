@@ -4,7 +4,7 @@ mod checks;
 mod copy;
 mod derived;
 pub(super) mod lists;
-mod run_records;
+pub(super) mod run_records;
 mod totals;
 
 use std::path::{Path, PathBuf};
@@ -202,8 +202,8 @@ impl StoreReader {
         records.map_err(|error| error.of(&self.address))
     }
 
-    /// Returns at most `most` records of all rooms of a run, in the order in which they became
-    /// durable, from the first one after a position.
+    /// Returns at most `most` records of all rooms of a run that count, in the order in which they
+    /// became durable, from the first one after a position.
     pub fn run_records(
         &self,
         run: &RoomId,
@@ -214,7 +214,7 @@ impl StoreReader {
         records.map_err(|error| error.of(&self.address))
     }
 
-    /// Returns the position of a run's newest record; `None` if it has none.
+    /// Returns the position behind a run's newest record; `None` if it has none.
     pub fn run_end(&self, run: &RoomId) -> Result<Option<RunPosition>, StoreError> {
         self.of(run_records::run_end(&*self.tables, run))
     }
@@ -331,16 +331,6 @@ impl StoreReader {
         self.of(lists::approvals(self, run))
     }
 
-    /// Returns what one run's rooms, or all rooms, ask people: approvals, limit increases and
-    /// questions of tasks to their user. The oldest come first, each with a decision that is on its
-    /// way; rows that cannot be read are beside them.
-    ///
-    /// A conversation that waits for its next message asks a question, too.
-    pub fn questions(&self, run: Option<&RoomId>) -> Result<WithDamaged<QuestionRow>, StoreError> {
-        let (waits, damaged) = self.waits_for_people(run)?;
-        Ok((self.with_questions(waits).0, damaged))
-    }
-
     /// Returns the pending work of one run's rooms, or of all rooms, that waits for a person, oldest
     /// first, and the rows that cannot be read. No records are read for it.
     pub fn waits_for_people(
@@ -352,8 +342,11 @@ impl StoreReader {
         Ok((waits, damaged))
     }
 
-    /// Returns each of these rows with its question, to which the records of its room lead, and the
-    /// rooms whose records cannot be folded.
+    /// Returns each of these rows with its question: an approval, a limit increase or a question of a
+    /// task to its user, as the records of its room lead to it, with a decision that is on its way.
+    /// The rooms whose records cannot be folded are beside them.
+    ///
+    /// A conversation that waits for its next message asks a question, too.
     #[must_use]
     pub fn with_questions(&self, waits: Vec<WaitRow>) -> WithDamaged<QuestionRow> {
         let (mut rows, damaged) = lists::with_questions(self, waits);

@@ -262,6 +262,16 @@ fn removed_runs(tables: &dyn Sql) -> SqlResult<Vec<RemovedRun>> {
 /// Reports rows without an owner.
 fn loose(tables: &dyn Sql, problems: &mut ProblemList) -> SqlResult<()> {
     let record_of_line = tables.engine().record_of_line();
+    let misplaced = match tables.engine() {
+        // The place is the number in the audit chain.
+        EngineKind::Sqlite => "",
+        #[cfg(feature = "postgres")]
+        EngineKind::Postgres => {
+            "UNION ALL SELECT 'record ' || seq || ' of room ' || room || ' has the place of an earlier one in its run' FROM
+             (SELECT room, seq, place, lag(place) OVER (PARTITION BY room ORDER BY seq) AS last FROM events) AS placed
+             WHERE place <= last"
+        }
+    };
     let all = format!(
         "SELECT 'record ' || seq || ' of room ' || room || ' is not in the audit chain' FROM events
          WHERE NOT EXISTS (SELECT 1 FROM audit WHERE {record_of_line})
@@ -270,7 +280,8 @@ fn loose(tables: &dyn Sql, problems: &mut ProblemList) -> SqlResult<()> {
          UNION ALL SELECT 'room ' || room || ' is not in the list, and something is noted as what it waits for' FROM
          (SELECT room FROM waits UNION SELECT room FROM timers) AS waiting WHERE NOT EXISTS (SELECT 1 FROM rooms WHERE rooms.room = waiting.room)
          UNION ALL SELECT 'room ' || room || ' belongs to a run that is not in the list' FROM rooms
-         WHERE NOT EXISTS (SELECT 1 FROM rooms AS root WHERE root.room = rooms.run AND root.parent IS NULL)"
+         WHERE NOT EXISTS (SELECT 1 FROM rooms AS root WHERE root.room = rooms.run AND root.parent IS NULL)
+         {misplaced}"
     );
     tables.each(&all, &[], |row| {
         let what = row.get(0)?;
