@@ -97,7 +97,10 @@ mod tests {
         let (one, other) = tokio::join!(get(LONG), get(LONG));
         assert_eq!((one.unwrap().value, other.unwrap().value), (0, 0));
         assert_eq!(get(LONG).await.unwrap().value, 0);
-        assert_eq!(get(Duration::ZERO).await.unwrap().value, 1);
+        // Once the share of its time is over, too.
+        while get(Duration::ZERO).await.unwrap().value == 0 {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[tokio::test]

@@ -8,6 +8,7 @@ use conclave_core::inspect::amounts::{moment, plural, took};
 use conclave_core::inspect::audit::AuditEntry;
 use conclave_core::inspect::background::TaskRow;
 use conclave_core::policy::roles::Action;
+use conclave_core::types::delivery::DeliveryState;
 use conclave_core::types::ids::{Millis, RoomId};
 use conclave_runtime::store::RunRow;
 use maud::{Markup, html};
@@ -107,6 +108,15 @@ pub(super) async fn background(
 pub(super) fn background_table(tasks: &[TaskRow], until: Millis) -> Markup {
     html! {
         @if tasks.is_empty() { p.empty { "The run has no background task." } }
+        @let is_dead = |task: &&TaskRow| task.record.delivery.state == DeliveryState::DeadLetter;
+        @let dead = tasks.iter().filter(is_dead).count() as u64;
+        @if dead > 0 {
+            p.waits {
+                (plural(dead, "dead letter", "dead letters"))
+                ": the delivery failed too often, and is not tried again. The notified agent reads "
+                "the result in its next turn."
+            }
+        }
         ol.parts {
             @for TaskRow { name, record, .. } in tasks {
                 @let delivery = &record.delivery;
@@ -119,7 +129,9 @@ pub(super) fn background_table(tasks: &[TaskRow], until: Millis) -> Markup {
                             (took(record.ended.unwrap_or(until).since(record.started)))
                         }
                         dt { "Delivery" }
-                        dd {
+                        @let is_lost = matches!(delivery.state,
+                            DeliveryState::DeadLetter | DeliveryState::Blocked);
+                        dd class=[is_lost.then_some("problem")] {
                             (serde_word(&serde_json::json!(delivery.state)))
                             @if let Some(channel) = &delivery.channel { " on " (foreign(&channel.to_string())) }
                             @if let Some(strategy) = &delivery.strategy { " by " (foreign(&strategy.to_string())) }
