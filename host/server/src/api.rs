@@ -188,6 +188,7 @@ async fn measure(
         streams: server.open_streams(),
         folds: folds.open_runs(),
         folded_records: folds.records(),
+        read_questions: server.open_questions().read(),
     };
     let text = metrics::text(&totals, &figures);
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())

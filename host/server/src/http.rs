@@ -35,6 +35,7 @@ use crate::conversations::Conversations;
 use crate::events::events;
 use crate::folds::RunFolds;
 use crate::followers::Followers;
+use crate::open_questions::OpenQuestions;
 use crate::page;
 use crate::people::LoginRefusal;
 use crate::readers::Readers;
@@ -75,6 +76,7 @@ struct ServerState {
     readers: Readers,
     followers: Followers,
     folds: RunFolds,
+    open_questions: OpenQuestions,
     streams: Arc<Semaphore>,
     acting: Arc<Semaphore>,
     uses: Cached<GrantUses>,
@@ -96,6 +98,7 @@ impl Server {
             readers,
             followers,
             folds,
+            open_questions: OpenQuestions::default(),
             streams,
             acting,
             uses: Cached::default(),
@@ -179,6 +182,10 @@ impl Server {
 
     pub(crate) fn followers(&self) -> &Followers {
         &self.0.followers
+    }
+
+    pub(crate) fn open_questions(&self) -> &OpenQuestions {
+        &self.0.open_questions
     }
 
     pub(crate) fn folds(&self) -> &RunFolds {

@@ -13,6 +13,8 @@ pub(super) struct ServerFigures {
     pub(super) folds: usize,
     /// The records that were folded for views of runs since the start.
     pub(super) folded_records: u64,
+    /// The questions that were read from records since the start.
+    pub(super) read_questions: u64,
 }
 
 /// The figures of the runs of a config that the store has, of what waits for an approval, and of
@@ -23,7 +25,7 @@ pub(super) fn text(totals: &RunTotals, figures: &ServerFigures) -> String {
     for (state, count) in &totals.states {
         let _ = writeln!(text, "conclave_runs{{state=\"{state}\"}} {count}");
     }
-    let ServerFigures { streams, folds, folded_records } = figures;
+    let ServerFigures { streams, folds, folded_records, read_questions } = figures;
     for (name, kind, help, value) in [
         ("conclave_stored_turns", "gauge", "Turns of the stored runs.", totals.turns),
         ("conclave_stored_tokens", "gauge", "Tokens of the stored runs.", totals.tokens),
@@ -48,6 +50,12 @@ pub(super) fn text(totals: &RunTotals, figures: &ServerFigures) -> String {
             "Records read for views of runs since the start of the server.",
             *folded_records,
         ),
+        (
+            "conclave_read_questions_total",
+            "counter",
+            "Questions read from the records of their runs since the start of the server.",
+            *read_questions,
+        ),
     ] {
         head(&mut text, name, kind, help);
         let _ = writeln!(text, "{name} {value}");
@@ -65,7 +73,7 @@ mod tests {
 
     #[test]
     fn each_figure_has_its_type_and_a_value() {
-        let figures = ServerFigures { streams: 3, folds: 1, folded_records: 9 };
+        let figures = ServerFigures { streams: 3, folds: 1, folded_records: 9, read_questions: 4 };
         let text = text(&RunTotals { approvals: 2, ..RunTotals::default() }, &figures);
         let values: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(
@@ -79,6 +87,7 @@ mod tests {
                 "conclave_event_streams 3",
                 "conclave_folded_runs 1",
                 "conclave_folded_records_total 9",
+                "conclave_read_questions_total 4",
             ]
         );
         for value in values {
