@@ -35,6 +35,7 @@ use crate::events::events;
 use crate::folds::RunFolds;
 use crate::followers::Followers;
 use crate::gateway::Gateway;
+use crate::open_questions::OpenQuestions;
 use crate::page;
 use crate::people::LoginRefusal;
 use crate::readers::Readers;
@@ -85,6 +86,7 @@ struct ServerState {
     followers: Followers,
     folds: RunFolds,
     readiness: Readiness,
+    open_questions: OpenQuestions,
     permits: ServerPermits,
     /// The event streams of this config; it is no further limit.
     streams: Arc<Semaphore>,
@@ -134,6 +136,7 @@ impl Server {
             followers,
             folds,
             readiness,
+            open_questions: OpenQuestions::default(),
             permits,
             streams,
             uses: Cached::default(),
@@ -186,6 +189,10 @@ impl Server {
 
     pub(crate) fn followers(&self) -> &Followers {
         &self.0.followers
+    }
+
+    pub(crate) fn open_questions(&self) -> &OpenQuestions {
+        &self.0.open_questions
     }
 
     pub(crate) fn folds(&self) -> &RunFolds {

@@ -23,6 +23,7 @@ mod http;
 mod markdown;
 #[cfg(feature = "oidc")]
 mod oidc;
+mod open_questions;
 mod operator;
 mod page;
 mod people;

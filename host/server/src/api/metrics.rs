@@ -7,7 +7,7 @@ use conclave_runtime::store::RunTotals;
 type Figure = (&'static str, &'static str, &'static str, fn(&ConfigFigures<'_>) -> u64);
 
 /// The figures besides the states of runs, each with its type and what it says.
-const FIGURES: [Figure; 8] = [
+const FIGURES: [Figure; 9] = [
     ("conclave_stored_turns", "gauge", "Turns of the stored runs.", |it| it.totals.turns),
     ("conclave_stored_tokens", "gauge", "Tokens of the stored runs.", |it| it.totals.tokens),
     (
@@ -30,6 +30,12 @@ const FIGURES: [Figure; 8] = [
         "Records read for views of runs since the start of the server.",
         |it| it.server.folded_records,
     ),
+    (
+        "conclave_read_questions_total",
+        "counter",
+        "Questions read from the records of their runs since the start of the server.",
+        |it| it.server.read_questions,
+    ),
 ];
 
 /// The figures of a server in this process.
@@ -41,6 +47,8 @@ pub(crate) struct ServerFigures {
     pub(crate) folds: usize,
     /// The records that were folded for views of runs since the start.
     pub(crate) folded_records: u64,
+    /// The questions that were read from records since the start.
+    pub(crate) read_questions: u64,
 }
 
 /// The figures of a config, with its name if there are several.
@@ -81,7 +89,7 @@ mod tests {
 
     #[test]
     fn each_figure_has_its_type_and_a_value() {
-        let server = ServerFigures { streams: 3, folds: 1, folded_records: 9 };
+        let server = ServerFigures { streams: 3, folds: 1, folded_records: 9, read_questions: 4 };
         let totals = RunTotals { approvals: 2, ..RunTotals::default() };
         let text = text(&[ConfigFigures { config: None, totals, server }]);
         let values: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
@@ -96,6 +104,7 @@ mod tests {
                 "conclave_event_streams 3",
                 "conclave_folded_runs 1",
                 "conclave_folded_records_total 9",
+                "conclave_read_questions_total 4",
             ]
         );
         for value in values {

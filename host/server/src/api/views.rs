@@ -29,6 +29,7 @@ use super::acting::{changes_failure, failed, no_question};
 use super::{Problem, bad_arguments, owner, ownerless};
 use crate::folds::FoldedRun;
 use crate::http::{Failure, Server, now};
+use crate::open_questions::OpenQuestions;
 use crate::sessions::Session;
 use crate::visible_configs::VisibleConfigs;
 
@@ -82,8 +83,10 @@ fn questions_of(
     reader: &StoreReader,
     config: &FilePath,
     session: &Session,
+    open: &OpenQuestions,
 ) -> Result<QuestionPage, StoreError> {
     let (waits, mut damaged) = reader.waits_for_people(None)?;
+    open.retain(&waits);
     let mut runs: BTreeMap<RoomId, Option<RunRow>> = BTreeMap::new();
     for id in waits.iter().map(|wait| wait.room.run()) {
         if runs.contains_key(&id) {
@@ -105,7 +108,7 @@ fn questions_of(
     }
     let run_of = |room: &RoomId| runs.get(&room.run()).and_then(Option::as_ref);
     let waits = waits.into_iter().filter(|wait| run_of(&wait.room).is_some()).collect();
-    let (rows, unfolded) = reader.with_questions(waits);
+    let (rows, unfolded) = open.of(reader, waits);
     damaged.extend(unfolded);
     let mut questions: Vec<PersonQuestion> = rows
         .into_iter()
@@ -174,8 +177,9 @@ impl Server {
     /// The calls and questions that wait for a person, of all runs that this one may read.
     pub(crate) async fn questions(&self, session: &Session) -> Result<QuestionPage, Failure> {
         session.may(Action::List, None)?;
-        let of_session = session.clone();
-        let read = self.read(move |reader, config| questions_of(reader, config, &of_session));
+        let (of_session, open) = (session.clone(), self.open_questions().clone());
+        let read =
+            self.read(move |reader, config| questions_of(reader, config, &of_session, &open));
         let mut page = read.await?;
         for question in &mut page.questions {
             question.config = self.config_name().map(str::to_owned);

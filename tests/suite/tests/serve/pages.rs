@@ -258,6 +258,10 @@ fn a_record_is_folded_once_for_all_who_look_at_its_run_and_an_unchanged_page_is_
         assert_eq!(known(path, tag).status, 200);
     }
     assert_eq!(folded(), records(), "only the new ones");
+    for path in ["/inbox", "/api/v1/questions"] {
+        assert!(served.get(path).text.contains("echo.run"), "it waits still");
+    }
+    assert_eq!(figure(&served, "conclave_read_questions_total "), 1, "however often it is listed");
 }
 
 #[test]

@@ -349,20 +349,33 @@ impl StoreReader {
     /// A conversation that waits for its next message asks a question, too.
     #[must_use]
     pub fn with_questions(&self, waits: Vec<WaitRow>) -> WithDamaged<QuestionRow> {
-        let (mut rows, damaged) = lists::with_questions(self, waits);
-        if !rows.is_empty() {
-            // Unreadable mail is reported by the process that takes it out.
-            let decisions = self.mail().decisions().unwrap_or_default();
-            for question in rows.iter_mut().filter_map(|row| row.question.as_mut()) {
-                let is_about = |mail: &&ControlMessage| {
-                    mail.room == question.room && mail.word.settles() == Some(question.call)
-                };
-                if let Some(mail) = decisions.iter().find(is_about) {
-                    question.mark_on_its_way(mail.clone().into_command());
-                }
+        let (mut rows, damaged) = self.with_recorded_questions(waits);
+        self.mark_on_their_way(&mut rows);
+        (rows, damaged)
+    }
+
+    /// Does the same, without the decisions that are on their way. Such a question stays as it is
+    /// for as long as the row of its wait is there.
+    #[must_use]
+    pub fn with_recorded_questions(&self, waits: Vec<WaitRow>) -> WithDamaged<QuestionRow> {
+        lists::with_questions(self, waits)
+    }
+
+    /// Marks the questions about which a decision is on its way.
+    pub fn mark_on_their_way(&self, rows: &mut [QuestionRow]) {
+        if rows.is_empty() {
+            return;
+        }
+        // Unreadable mail is reported by the process that takes it out.
+        let decisions = self.mail().decisions().unwrap_or_default();
+        for question in rows.iter_mut().filter_map(|row| row.question.as_mut()) {
+            let is_about = |mail: &&ControlMessage| {
+                mail.room == question.room && mail.word.settles() == Some(question.call)
+            };
+            if let Some(mail) = decisions.iter().find(is_about) {
+                question.mark_on_its_way(mail.clone().into_command());
             }
         }
-        (rows, damaged)
     }
 
     /// Returns at most `most` lines of an audit chain, from `first` on.
