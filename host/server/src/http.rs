@@ -307,6 +307,11 @@ impl Failure {
         self
     }
 
+    /// Whether the request came without access, so that a log-in can help.
+    pub(crate) fn is_without_access(&self) -> bool {
+        self.status == StatusCode::UNAUTHORIZED
+    }
+
     /// The answer to a request for what is not there.
     pub(crate) fn missing() -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", "this server has no such address")

@@ -37,8 +37,10 @@ impl Surface {
             Self::Api => Problem::from(failure).into_response(),
             Self::Script => match login.and_then(|login| login.provider) {
                 // The script shows where else one can log in.
-                Some(_) => failure.with("login", BEGIN.into()).into_response(),
-                None => failure.into_response(),
+                Some(_) if failure.is_without_access() => {
+                    failure.with("login", BEGIN.into()).into_response()
+                }
+                _ => failure.into_response(),
             },
             Self::Page => page::refused(failure, login),
         }
