@@ -7,8 +7,10 @@ mod attacks;
 mod channels;
 pub(crate) mod client;
 mod pages;
-mod people;
+pub(crate) mod people;
 mod restarts;
+#[cfg(unix)]
+mod service;
 
 use conclave_test_support::{Rig, guest, stepping, stock};
 use serde_json::{Value, json};
