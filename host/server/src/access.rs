@@ -30,6 +30,10 @@ use crate::tokens::random_text;
 /// The interval between two looks at the tokens of people: a revoked one is worth nothing after
 /// less than a second.
 const RELOAD: Duration = Duration::from_millis(400);
+/// How often, and how long apart, a request that cannot be verified now looks whether another one
+/// with its token was.
+const BUSY_LOOKS: u32 = 40;
+const BUSY_LOOK: Duration = Duration::from_millis(50);
 /// The paths that need no session: the page, which holds no secret, and whether the server lives.
 const OPEN_PATHS: [&str; 11] = [
     "/",
@@ -233,8 +237,24 @@ impl Access {
             return Ok(session);
         }
         // The hash is slow, so a program's token is its session from the first request on.
-        let identity = self.people.identify(token).await?;
-        self.begin(token, identity)
+        match self.people.identify(token).await {
+            Ok(identity) => self.begin(token, identity),
+            // Readers that come back to a started server do so at once, many with one token.
+            Err(LoginRefusal::Busy) => self.begun_meanwhile(token).await.ok_or(LoginRefusal::Busy),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Waits a little for the session that another request with this token begins.
+    async fn begun_meanwhile(&self, token: &str) -> Option<Session> {
+        for _ in 0..BUSY_LOOKS {
+            tokio::time::sleep(BUSY_LOOK).await;
+            let session = lock(&self.sessions).find(token, Instant::now());
+            if session.is_some() {
+                return session;
+            }
+        }
+        None
     }
 
     /// Whether a page of this origin is one of this server. Behind a proxy with TLS an `http`
