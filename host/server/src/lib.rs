@@ -49,5 +49,5 @@ pub use operator::Operator;
 pub use people::People;
 
 pub use runs::API_RUN;
-pub use tls::{ServerTls, TlsError};
+pub use tls::{ServerTls, TlsError, certificate_der};
 pub use tokens::{NewToken, PersonToken, TokenFile};

@@ -124,6 +124,11 @@ impl Sessions {
         now: Instant,
     ) -> Session {
         self.0.retain(|_, session| session.end > now);
+        // Of requests with one token that were verified at once, the first begins the session: a
+        // later one would end the streams of those before.
+        if let Some(known) = self.find(secret, now) {
+            return known;
+        }
         // Own sessions first, so that a person who logs in again and again ends nobody else's.
         let is_own = |session: &ActiveSession| session.identity.principal == identity.principal;
         let own = self.0.values().filter(|session| is_own(session)).count();
@@ -205,6 +210,20 @@ mod tests {
         assert!(sessions.find("a", later).is_none() && sessions.find("255", later).is_some());
         sessions.begin("z", identity(None), SESSION, begin + SESSION + Duration::from_secs(2));
         assert_eq!(sessions.0.len(), 1, "ended sessions are forgotten");
+    }
+
+    #[tokio::test]
+    async fn a_session_that_begins_twice_goes_on() {
+        let mut sessions = Sessions::default();
+        let now = Instant::now();
+        let first = sessions.begin("a", identity(None), now);
+        let second = sessions.begin("a", identity(None), now);
+        let ended = async { tokio::join!(first.ended(), second.ended()) };
+        let mut ended = std::pin::pin!(ended);
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(ended.as_mut().poll(&mut context).is_pending());
+        sessions.end_revoked(|_| false);
+        ended.await;
     }
 
     #[tokio::test]

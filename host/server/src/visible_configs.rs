@@ -172,7 +172,7 @@ impl VisibleConfigs {
                 streams: server.open_streams(),
                 folds: folds.open_runs(),
                 folded_records: folds.records(),
-                read_questions: config.server.open_questions().read(),
+                read_questions: server.open_questions().read(),
             };
             all.push(ConfigFigures { config: server.config_name(), totals, server: of_server });
         }

@@ -8,11 +8,13 @@ mod channels;
 pub(crate) mod client;
 mod configs;
 mod pages;
-mod people;
+pub(crate) mod people;
 mod provider;
 #[cfg(unix)]
 mod reload;
 mod restarts;
+#[cfg(unix)]
+mod service;
 
 use conclave_test_support::{Rig, guest, stepping, stock};
 use serde_json::{Value, json};

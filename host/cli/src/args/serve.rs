@@ -96,6 +96,30 @@ fn config_argument(text: &str) -> Result<ConfigArgument, String> {
     })
 }
 
+/// What `doctor --server` checks: the options with which `serve` is started.
+#[derive(Debug, Args)]
+pub(crate) struct CheckedServer {
+    /// Also check what `conclave serve` of this config needs: its store, disk, clock, certificate,
+    /// addresses, people and proxy. Name the options with which it is started
+    #[arg(long, requires = "file")]
+    pub(crate) server: bool,
+    /// With --server: the address and port to listen on
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8800")]
+    pub(crate) listen: SocketAddr,
+    /// With --server: the host of browsers
+    #[arg(long, value_name = "HOST[:PORT]", requires = "server")]
+    pub(crate) public: Option<String>,
+    /// With --server: the certificate
+    #[arg(long, value_name = "FILE", requires_all = ["server", "tls_key"])]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// With --server: its key
+    #[arg(long, value_name = "FILE", requires_all = ["server", "tls_cert"])]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// With --server: the store, a folder or `postgres://USER@HOST/DATABASE`
+    #[arg(long, value_name = "STORE", value_parser = StoreParser, requires = "server")]
+    pub(crate) store: Option<StoreAddress>,
+}
+
 impl Serve {
     /// The storage arguments: a conversation is always stored.
     pub(crate) fn keep(&self) -> Keep {

@@ -33,7 +33,8 @@ impl Client {
         Self { address, token: token.to_owned(), connection: None }
     }
 
-    /// Sends a request, and reads its answer. After a failure the next request connects anew.
+    /// Sends a request, and reads its answer. It is sent again if its connection had ended: with a
+    /// key it takes effect once.
     pub(super) async fn request(
         &mut self,
         method: &str,
@@ -41,16 +42,27 @@ impl Client {
         key: Option<&str>,
         body: &str,
     ) -> io::Result<Answer> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => BufReader::new(TcpStream::connect(self.address).await?),
-        };
         let head = head(self.address, &self.token, method, path);
         let key = key.map(|key| format!("Idempotency-Key: {key}\r\n")).unwrap_or_default();
         let length = body.len();
         let request = format!(
             "{head}{key}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
         );
+        // The server closes a connection that was idle for long.
+        if let Some(connection) = self.connection.take()
+            && let Ok(answer) = self.exchange(connection, &request).await
+        {
+            return Ok(answer);
+        }
+        let connection = BufReader::new(TcpStream::connect(self.address).await?);
+        self.exchange(connection, &request).await
+    }
+
+    async fn exchange(
+        &mut self,
+        mut connection: BufReader<TcpStream>,
+        request: &str,
+    ) -> io::Result<Answer> {
         connection.get_mut().write_all(request.as_bytes()).await?;
         let (answer, closes) = read_answer(&mut connection).await?;
         self.connection = (!closes).then_some(connection);

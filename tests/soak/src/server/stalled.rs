@@ -16,9 +16,9 @@ const MESSAGE: usize = 120 << 10;
 const MESSAGES: usize = 100;
 /// KiB that a server may hold for one reader: two of the largest messages, and their copies on the
 /// way to the connection.
-const EACH: u64 = 768;
+const EACH: u64 = 512;
 /// KiB more that the server may have: what it reads from the store, and fragments of its memory.
-const MARGIN: u64 = 48 << 10;
+const MARGIN: u64 = 24 << 10;
 /// The receive buffer of a reader, in bytes.
 const BUFFER: u32 = 4 << 10;
 /// The time in which the server must have ended their streams; it does so after 10 s.

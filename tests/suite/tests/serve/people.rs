@@ -9,7 +9,7 @@ use super::{WEB, echo};
 use crate::cli::{conclave, text};
 
 /// Gives a person a token.
-pub(super) fn token(rig: &Rig, name: &str, role: &str) -> String {
+pub(crate) fn token(rig: &Rig, name: &str, role: &str) -> String {
     let made = conclave(rig, &["server", "token", "add", name, "--role", role]);
     assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
     text(&made.stdout).trim().to_owned()
