@@ -218,8 +218,8 @@ impl ChannelEndpoints {
 /// The pause after an attempt: twice as long each time, and a random part of up to a half shorter, so
 /// that senders that failed together do not come back together.
 fn pause_after(attempt: u32, random: u32) -> Duration {
-    let whole = Duration::from_secs(1 << attempt.saturating_sub(1).min(5)).min(PAUSE_MAX);
-    whole.mul_f64(1.0 - 0.5 * f64::from(random) / f64::from(u32::MAX))
+    let longest = Duration::from_secs(1 << attempt.saturating_sub(1).min(5)).min(PAUSE_MAX);
+    longest.mul_f64(1.0 - 0.5 * f64::from(random) / f64::from(u32::MAX))
 }
 
 #[cfg(test)]

@@ -172,10 +172,10 @@ async fn an_attempt_is_repeated_under_its_id_and_no_more_often_than_allowed() {
 #[tokio::test]
 async fn no_redirect_is_followed_and_no_private_address_reached_without_leave() {
     let redirect = "302 Found\r\nlocation: http://127.0.0.1/elsewhere";
-    let gone = Reaction::Answer("410 Gone");
+    let refusal = Reaction::Answer("410 Gone");
     for (lines, reactions, says, requests) in [
         (LOCAL, vec![Reaction::Answer(redirect)], "redirect", 1),
-        (LOCAL, vec![gone], "410", 1),
+        (LOCAL, vec![refusal], "410", 1),
         ("", Vec::new(), "loopback", 0),
         ("private = [\"10.0.0.0/8\"]", Vec::new(), "loopback", 0),
     ] {

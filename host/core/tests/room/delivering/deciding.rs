@@ -408,24 +408,25 @@ fn a_message_with_an_unknown_outcome_is_a_dead_letter_until_the_operator_deliver
     desk.ends("one");
     desk.decides(vec![speak(&["task-1"])]);
     let (call, first) = desk.take(speeches).expect("it is sent");
-    let lost = Event::Sent { call, failure: Some("unknown: it broke off".into()), unknown: true };
-    desk.happened(lost);
+    let failed_send =
+        Event::Sent { call, failure: Some("unknown: it broke off".into()), unknown: true };
+    desk.happened(failed_send);
     assert!(desk.take(wakes).is_none(), "no strategy repeats what people may have read");
     let record = desk.record("task-1");
     assert_eq!((record.state, record.attempts), (DeliveryState::DeadLetter, 1));
     assert_eq!(record.reason.as_deref(), Some("unknown: it broke off"));
-    let again = |desk: &mut Desk, id: &str| {
+    let redeliver = |desk: &mut Desk, id: &str| {
         let request = desk.asks(RoomRequest::Redeliver { task: id.into() });
         desk.reply(request).expect("a reply").map_err(|refusal| refusal.error)
     };
-    assert_eq!(again(&mut desk, "task-9"), Err(RefusalCode::UnknownTask));
-    assert_eq!(again(&mut desk, "task-1"), Ok(RequestReply::Done));
-    assert_eq!(again(&mut desk, "task-1"), Err(RefusalCode::UnknownTask), "it is on its way");
+    assert_eq!(redeliver(&mut desk, "task-9"), Err(RefusalCode::UnknownTask));
+    assert_eq!(redeliver(&mut desk, "task-1"), Ok(RequestReply::Done));
+    assert_eq!(redeliver(&mut desk, "task-1"), Err(RefusalCode::UnknownTask), "it is on its way");
     desk.decides(vec![speak(&["task-1"])]);
     let (call, second) = desk.take(speeches).expect("it is sent");
     assert_eq!(first.key, second.key, "its receiver can recognize it");
     desk.happened(Event::Sent { call, failure: None, unknown: false });
     assert_eq!(desk.state("task-1"), DeliveryState::Delivered);
-    assert_eq!(again(&mut desk, "task-1"), Err(RefusalCode::UnknownTask));
+    assert_eq!(redeliver(&mut desk, "task-1"), Err(RefusalCode::UnknownTask));
     desk.is_sound();
 }
