@@ -12,6 +12,7 @@ pub mod confusables;
 pub(crate) mod depth;
 mod describe;
 pub mod edit;
+mod endpoints;
 pub mod foreign_names;
 mod gates;
 mod grants;
@@ -64,6 +65,7 @@ use crate::types::ids::{ChannelId, ModelName, PluginName, SecretName, TaskName};
 use crate::types::limits::{PluginLimits, RunLimits};
 use crate::types::oci::OciReference;
 
+pub use endpoints::ChannelEndpoint;
 pub use keys::{ConfigKey, KEYS, KeyDefault, ValueShape};
 pub use limits::{config_value, replace_run_limits};
 pub use mcp::{MCP_CLIENT, McpReach, McpSource, ServerTools, YOU, is_direct_caller};
@@ -370,6 +372,8 @@ pub struct Config {
     pub tasks: BTreeMap<TaskName, TaskConfig>,
     /// The channels, the terminal included.
     pub channels: BTreeMap<ChannelId, Binding>,
+    /// How the host reaches the people of the channels that it serves itself.
+    pub endpoints: BTreeMap<ChannelId, ChannelEndpoint>,
     /// The gates, in the order in which they are asked.
     pub gates: Vec<GateRule>,
     /// The observers.
@@ -501,7 +505,7 @@ fn read(
     let server = server::read(reader, folder, &root);
     let plugins = plugin::read_all(reader, &mut references, folder, &root, (&secrets, &trust));
     let tasks = task::read_all(reader, &mut references, &root, &plugins, folder);
-    let channels = channels::read_all(reader, &mut references, &root);
+    let (channels, endpoints) = channels::read_all(reader, &mut references, folder, &root);
     let policy = policy::read_all(reader, &mut references, &root);
     let gates = gates::read_all(reader, &mut references, &root);
     let observers = observers::read_all(reader, &mut references, &root);
@@ -522,6 +526,7 @@ fn read(
         plugins,
         tasks,
         channels,
+        endpoints,
         gates,
         observers,
         policy,

@@ -259,10 +259,10 @@ impl Room {
             Event::StrategyDecided { call, answer, report } => {
                 self.strategy_decided(call, answer, &report)
             }
-            Event::Sent { call, failure } => {
+            Event::Sent { call, failure, unknown } => {
                 // Reports on channels and messages about results have the same answer event.
                 if !end_report(&mut self.cx, call, failure.as_deref()) {
-                    self.result_delivery().spoken(call, failure);
+                    self.result_delivery().spoken(call, failure, unknown);
                 }
             }
             Event::BackgroundEnded { call, ended, spent, used } => {

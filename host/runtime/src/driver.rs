@@ -14,6 +14,7 @@ mod commit;
 mod event_queue;
 mod held;
 pub(crate) mod observing;
+pub mod outgoing;
 mod pausing;
 mod perform;
 mod port;
@@ -52,6 +53,7 @@ use crate::driver::approve::Approver;
 use crate::driver::backpressure::HeldWork;
 use crate::driver::channel::Channels;
 use crate::driver::observing::{ObserverQueue, ObserverQueues};
+use crate::driver::outgoing::ChannelEndpoints;
 use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::{RoomClients, RoomHandle};
 use crate::driver::runner::{Lease, Progressing, TaskRunner};
@@ -87,6 +89,8 @@ pub(crate) struct RunContext {
     pub(crate) plugins: Arc<dyn Plugins>,
     pub(crate) models: Arc<Models>,
     pub(crate) channels: Arc<dyn Channels>,
+    /// The channels that the host serves itself, whatever `channels` serves.
+    pub(crate) endpoints: Arc<ChannelEndpoints>,
     pub(crate) runner: Arc<dyn TaskRunner>,
     pub(crate) approver: Arc<dyn Approver>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -343,10 +347,12 @@ impl Driver {
         setup: Arc<Setup>,
         plugins: Arc<dyn Plugins>,
         models: Arc<Models>,
+        endpoints: Arc<ChannelEndpoints>,
     ) {
         self.shared = Arc::new(RunContext {
             plugins,
             models,
+            endpoints,
             admitted: Arc::clone(&setup),
             ..RunContext::clone(&self.shared)
         });

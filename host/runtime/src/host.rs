@@ -530,6 +530,7 @@ impl Host {
             turn_wall: None,
             call_setups: CallSetups::default(),
             rooms: Arc::clone(&self.rooms),
+            endpoints: self.endpoints(config),
         })
     }
 

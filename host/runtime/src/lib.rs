@@ -47,6 +47,7 @@ mod support {
     pub mod ids;
     pub(crate) mod overlay_files;
     pub(crate) mod suspension;
+    pub mod webhook;
 }
 /// The events that a run publishes, and their subscribers.
 mod observe {
@@ -103,7 +104,7 @@ mod driver;
 
 mod host;
 
-pub use driver::{approve, channel, runner};
+pub use driver::{approve, channel, outgoing as endpoints, runner};
 #[cfg(feature = "sqlite")]
 pub use host::steering;
 #[cfg(feature = "postgres")]
@@ -117,7 +118,7 @@ pub use sandbox::engine;
 #[cfg(feature = "sqlite")]
 pub use storage::store;
 pub use storage::{history_file, journal, overlay};
-pub use support::{blobs, blocking, clock, durable_file, fail_points, ids};
+pub use support::{blobs, blocking, clock, durable_file, fail_points, ids, webhook};
 
 pub use conclave_core::config::{self, lockfile};
 pub use conclave_core::permissions::{manifest, policy_rules};

@@ -312,7 +312,7 @@ impl ScriptedRoom {
             open.refusals -= 1;
             self.refused = tasks;
             let failure = Some("the channel refused it".to_owned());
-            return self.happened(Event::Sent { call, failure });
+            return self.happened(Event::Sent { call, failure, unknown: false });
         }
         self.begin_output(&channel, interrupt);
         let prompt = self.decided.iter().find_map(|decision| match decision {
@@ -330,7 +330,7 @@ impl ScriptedRoom {
             prompt,
             interrupted: interrupt,
         });
-        self.happened(Event::Sent { call, failure: None });
+        self.happened(Event::Sent { call, failure: None, unknown: false });
     }
 
     /// Makes a channel busy with a message, after those that it is still busy with.

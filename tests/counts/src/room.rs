@@ -150,7 +150,7 @@ impl DrivenRoom {
                     Decision::Deliver { tasks, channel: None, prompt: None, interrupt: false };
                 Event::StrategyDecided { call, answer: Ok(vec![speak]), report }
             }
-            Effect::Send { call, .. } => Event::Sent { call, failure: None },
+            Effect::Send { call, .. } => Event::Sent { call, failure: None, unknown: false },
             _ => return None,
         })
     }

@@ -102,6 +102,9 @@ pub(crate) struct TasksArgs {
     /// Send the task a message, which its agent reads in its next step
     #[arg(long, value_name = "TEXT", requires = "task")]
     pub(crate) tell: Option<String>,
+    /// Deliver the task's result again, if it is a dead letter or waits in the inbox
+    #[arg(long, requires = "task", conflicts_with_all = ["cancel", "tell"])]
+    pub(crate) redeliver: bool,
     /// The reason for the cancellation
     #[arg(
         long,

@@ -46,7 +46,7 @@ pub(crate) async fn tasks(args: &args::TasksArgs, output: OutputArgs) -> Result<
         };
     };
     let task = find(&all, name, &row)?;
-    if args.cancel || args.tell.is_some() {
+    if args.cancel || args.redeliver || args.tell.is_some() {
         return ask(args, &found, task, output).await;
     }
     show(task, &row, output)
@@ -216,8 +216,10 @@ async fn ask(
     task: &TaskRow,
     output: OutputArgs,
 ) -> Result<u8, CliError> {
-    let row = found.in_progress("cancelling or messaging a task")?;
-    if task.record.state.is_end() {
+    let row = found.in_progress("cancelling, messaging or redelivering a task")?;
+    if args.redeliver {
+        check_undelivered(task, &row)?;
+    } else if task.record.state.is_end() {
         let what = format!("{} has already ended: {}", task.name, task.record.state.as_str());
         return Err(CliError::usage(what)
             .hint(format!("`conclave tasks {} {}` shows it", row.run, task.name)));
@@ -232,6 +234,9 @@ async fn ask(
             "sent",
             "received the message; its agent reads it in its next step",
         ),
+        None if args.redeliver => {
+            (RoomRequest::Redeliver { task: id }, "redelivered", "is being delivered again")
+        }
         None => (
             RoomRequest::CancelTask { task: id, reason: args.reason.clone() },
             "cancelled",
@@ -247,4 +252,14 @@ async fn ask(
     };
     control::report(&row, kind, &format!("{} {message}", task.name), output)?;
     Ok(exit::OK)
+}
+
+/// Checks that the result of a task can be delivered again.
+fn check_undelivered(task: &TaskRow, row: &RunRow) -> Result<(), CliError> {
+    let delivery = &task.record.delivery;
+    if matches!(delivery.state, DeliveryState::Inbox | DeliveryState::DeadLetter) {
+        return Ok(());
+    }
+    let what = format!("no result of {} is undelivered", task.name);
+    Err(CliError::usage(what).hint(format!("`conclave tasks {}` shows each delivery", row.run)))
 }

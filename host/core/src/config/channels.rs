@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use toml::de::DeValue;
 
 use super::TERMINAL;
+use super::endpoints::{self, ChannelEndpoint};
 use super::grants::names_of;
 use super::keys::CHANNELS;
 use super::problem_code::ProblemCode;
@@ -18,12 +19,17 @@ use crate::types::wording::{array, code};
 /// The words of `visibility`, which are no valid channel names.
 const WORDS: [&str; 4] = ["all", "none", "people", "agents"];
 
+/// The endpoints of the channels that the host serves itself.
+pub(super) type Endpoints = BTreeMap<ChannelId, ChannelEndpoint>;
+
 /// Returns all channels, the terminal included.
 pub(crate) fn read_all(
     reader: &mut ConfigReader,
     references: &mut References,
+    folder: &str,
     root: &Table<'_>,
-) -> BTreeMap<ChannelId, Binding> {
+) -> (BTreeMap<ChannelId, Binding>, Endpoints) {
+    let mut endpoints = Endpoints::new();
     let mut channels =
         BTreeMap::from([(ChannelId::from(TERMINAL), Binding::of(ChannelKind::Text))]);
     for (name, span, table) in root.named_tables(reader, "channels", CHANNELS) {
@@ -41,9 +47,12 @@ pub(crate) fn read_all(
             );
         }
         let table = table.checked(reader);
-        channels.insert(ChannelId::from(name), read(reader, references, &table, name == TERMINAL));
+        let mut binding = read(reader, references, &table, name == TERMINAL);
+        let endpoint = endpoints::read(reader, folder, &table, &mut binding);
+        endpoints.extend(endpoint.map(|endpoint| (ChannelId::from(name), endpoint)));
+        channels.insert(ChannelId::from(name), binding);
     }
-    channels
+    (channels, endpoints)
 }
 
 fn read(

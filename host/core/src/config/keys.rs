@@ -10,7 +10,7 @@ use ValueShape::{
     Text, Texts, Whole,
 };
 
-use super::{ModelServerConfig, OidcConfig, grants};
+use super::{ChannelEndpoint, ModelServerConfig, OidcConfig, grants};
 use crate::policy::roles::Role;
 use crate::setup::{CondenseRules, GateRule, LoopRules, ObserverRule};
 use crate::types::delegation::CONVERSATION_MAX;
@@ -194,6 +194,8 @@ pub(crate) const KEY: &str = "models.NAME.key";
 pub(crate) const POLICY: &str = "policy[]";
 /// A channel.
 pub(crate) const CHANNELS: &str = "channels.NAME";
+/// The source of a channel's secret.
+pub(crate) const CHANNEL_SECRET: &str = "channels.NAME.secret";
 /// A gate.
 pub(crate) const GATES: &str = "gates[]";
 /// An observer.
@@ -511,12 +513,22 @@ const OTHERS: &[ConfigKey] = &[
     key(NO_TOOL, "nudge", TEXT, r#"nudge = "Call a tool.""#, "A text that is returned to the agent.").otherwise("required without `tool`"),
     key(NO_TOOL, "tool", TEXT, r#"tool = "search.find""#, "A tool that is called, under the agent's name for it.").otherwise("required without `nudge`"),
     key(NO_TOOL, "arguments", Free, r#"arguments = { query = "news" }"#, "The arguments of that call."),
-    key(CHANNELS, "kind", Choice(&["text", "web", "voice", "agent"]), r#"kind = "voice""#, "`text` (a terminal or other text), `web`, `voice`, or `agent` (a remote agent). A remote agent gets no messages, and its messages reach an agent of the room only if they address it.").otherwise("required, except for `terminal`"),
+    key(CHANNELS, "kind", Choice(&["text", "web", "voice", "agent", "webhook"]), r#"kind = "voice""#, "`text` (a terminal or other text), `web`, `voice`, `agent` (a remote agent), or `webhook`, which the host serves itself. A remote agent gets no messages, and its messages reach an agent of the room only if they address it.").otherwise("required, except for `terminal`"),
     key(CHANNELS, "access", Choice(&["read-write", "read-only", "write-only", "none"]), r#"access = "read-only""#, "Whether the channel receives messages, and whether it may send them.").word("read-write"),
     key(CHANNELS, "visibility", Either(&[Choice(&["all", "none", "people", "agents"]), TEXTS]), r#"visibility = ["desk"]"#, "Who gets its messages: `all`, `none`, `people` (channels that lead to people), `agents`, or a list of channels and tasks.").word("all"),
     key(CHANNELS, "muted", Flag, "muted = true", "Whether the channel receives no messages. It may still send them.").flag(false),
     key(CHANNELS, "rate", Whole { least: 1, most: 1_000_000 }, "rate = 5", "The maximum number of messages that it may send in one second."),
     key(CHANNELS, "simulate", Duration { least: 1, most: 60_000 }, r#"simulate = "40 ms""#, "For `voice` without a client program: the simulated speaking time for one word, during which the channel is busy."),
+    key(CHANNELS, "url", TEXT, r#"url = "https://hooks.example.org/conclave""#, "For `webhook`: the URL to which its messages are sent.").otherwise("required for a webhook that receives messages"),
+    key(CHANNELS, "secret", Table(CHANNEL_SECRET), r#"secret = { env = "HOOK_SECRET" }"#, "For `webhook`: the source of the secret with which messages are signed in both directions, `whsec_` and 24 to 64 bytes in base64.").otherwise("required for `webhook`"),
+    key(CHANNELS, "sender", TEXT, r#"sender = "monitoring""#, "For `webhook`: the sender of the messages that come in.").otherwise("the channel's name"),
+    key(CHANNELS, "private", TEXTS, r#"private = ["127.0.0.1"]"#, "For `webhook`: the private addresses and networks to which the host may connect."),
+    key(CHANNELS, "attempts", Whole { least: 1, most: 20 }, "attempts = 3", "For `webhook`: the maximum number of attempts at one message. The pauses between them grow from a second to half a minute.").count(ChannelEndpoint::ATTEMPTS as u64),
+    key(CHANNELS, "timeout", Duration { least: 100, most: 3_600_000 }, r#"timeout = "5 min""#, "For `webhook`: the time limit of all attempts at one message together.").time(ChannelEndpoint::TIMEOUT_MS),
+    key(CHANNELS, "deduplicates", Flag, "deduplicates = true", "For `webhook`: whether the receiver drops a repeated message by its id. Only then is a message with an unknown outcome sent again.").flag(false),
+    key(CHANNEL_SECRET, "env", TEXT, r#"env = "HOOK_SECRET""#, "An environment variable."),
+    key(CHANNEL_SECRET, "file", TEXT, r#"file = "hook.secret""#, "A file, from the config's folder; its first line is the secret."),
+    key(CHANNEL_SECRET, "command", TEXTS, r#"command = ["pass", "show", "hook"]"#, "A program and its arguments; the first line of its output is the secret."),
     key(GATES, "on", Choice(&["inbound", "delegate", "deliver", "subtask", "outbound"]), r#"on = "delegate""#, "What it checks: `inbound`, messages from channels; `delegate`, background tasks; `deliver`, results and announcements; `subtask`, messages to sub-tasks and delegates and their results; `outbound`, questions, talk and answers for people.").required(),
     key(GATES, "plugin", TEXT, r#"plugin = "guard""#, "The gate plugin. It allows, changes or blocks a text.").required(),
     key(GATES, "deadline", Duration { least: 1, most: 60_000 }, r#"deadline = "200 ms""#, "The time limit of one check.").time(GateRule::DEADLINE_MS),

@@ -53,11 +53,15 @@ pub fn rights_table(setup: &Setup, sources: &BTreeMap<PluginName, String>) -> Ve
     setup.plugins.keys().map(row).collect()
 }
 
-/// The destinations of data: the servers of models that some plugin may ask, any host for native
-/// code, or `nowhere`.
+/// The destinations of data: the servers of models that some plugin may ask and of channels, any
+/// host for native code, or `nowhere`.
 #[must_use]
 pub fn data_can_leave(setup: &Setup) -> String {
-    let mut hosts = BTreeSet::new();
+    let reached = setup.channels.iter().filter_map(|(channel, binding)| {
+        let to = binding.reached_at.as_ref().filter(|_| binding.can_receive())?;
+        Some(format!("{to} (channel {channel})"))
+    });
+    let mut hosts: BTreeSet<String> = reached.collect();
     for (name, plugin) in &setup.plugins {
         if plugin.facts.mcp {
             hosts.insert(format!("wherever the MCP server {name} sends it"));

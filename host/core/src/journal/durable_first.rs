@@ -126,7 +126,7 @@ mod tests {
         let call = CallId(1);
         for event in [
             Event::ReadsRecorded { call, reads: Vec::new() },
-            Event::Sent { call, failure: None },
+            Event::Sent { call, failure: None, unknown: false },
             Event::Cancelled { reason: String::new() },
         ] {
             assert!(!event.only_computes(), "{event:?}");

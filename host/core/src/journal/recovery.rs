@@ -23,6 +23,9 @@ use crate::types::view::{AgentView, ConversationView};
 /// The error for an attempt whose result is unknown.
 pub const INTERRUPTED: &str = "interrupted: the host stopped while this was under way, and nobody can say whether it happened; it was not repeated";
 
+/// The failure of a message to a channel that would not recognize a repeated one.
+pub const UNKNOWN_SEND: &str = "unknown: the host stopped before the answer came, and nobody can say whether it arrived; it was not repeated";
+
 /// Messages to one background task that are sent again after an interruption. Only the newest can
 /// be missing in the task's journal, and a room remembers more ids than this.
 const TELLS: usize = 256;
@@ -500,6 +503,12 @@ impl Unfinished {
                     };
                     ended.chain([answered]).collect()
                 })
+            }
+            Effect::Send { message, .. } => {
+                let binding = self.room.bindings().get(&message.channel);
+                let failure = Some(UNKNOWN_SEND.to_owned());
+                let sent = Event::Sent { call, failure, unknown: true };
+                binding.is_some_and(|binding| binding.sends_once).then(|| vec![sent])
             }
             _ => trace.cut_off().map(|_| ended.collect()),
         }

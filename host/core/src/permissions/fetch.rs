@@ -9,8 +9,7 @@ mod redirect;
 mod request;
 mod target;
 
-pub(crate) use address::check_address;
-pub use address::{AddressKind, is_inside};
+pub use address::{AddressKind, check_address, is_inside};
 pub(crate) use pattern::covers_canonical;
 pub use pattern::{HostPattern, UrlPattern, UrlPatternError};
 pub use redirect::{Hop, NoRedirect, next_hop};

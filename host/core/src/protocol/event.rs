@@ -351,6 +351,10 @@ pub enum Event {
     Sent {
         call: CallId,
         failure: Option<String>,
+        /// Whether the channel may have accepted it all the same: the failure says that no answer
+        /// came.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        unknown: bool,
     },
     BackgroundEnded {
         call: CallId,

@@ -28,6 +28,9 @@ impl Room {
             RoomRequest::TellTask { task, text } => {
                 self.background.report_on_request(&mut self.cx, request, &task, text)
             }
+            RoomRequest::Redeliver { task } => {
+                self.result_delivery().redeliver_on_request(request, &task)
+            }
             RoomRequest::Deliver { announcement } => {
                 self.result_delivery().announce(request, announcement)
             }

@@ -18,6 +18,8 @@ pub enum ChannelKind {
     Web,
     Voice,
     Agent,
+    /// Requests over HTTP, which the host sends and receives itself.
+    Webhook,
     Other,
 }
 
@@ -30,6 +32,7 @@ impl ChannelKind {
             Self::Web => "web",
             Self::Voice => "voice",
             Self::Agent => "agent",
+            Self::Webhook => "webhook",
             Self::Other => "other",
         }
     }
@@ -201,6 +204,13 @@ pub struct Binding {
     /// Milliseconds per word of a simulated voice; `None` if the program speaks itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulate_ms: Option<u32>,
+    /// Where the host sends its messages; `None` if a program serves the channel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached_at: Option<String>,
+    /// Whether a message with an unknown outcome is not sent again: its receiver may have it, and
+    /// does not recognize a repeated one.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub sends_once: bool,
 }
 
 impl Binding {
@@ -237,6 +247,10 @@ enum BindingForm {
         metadata: Value,
         #[serde(default)]
         simulate_ms: Option<u32>,
+        #[serde(default)]
+        reached_at: Option<String>,
+        #[serde(default)]
+        sends_once: bool,
     },
 }
 
@@ -244,9 +258,27 @@ impl From<BindingForm> for Binding {
     fn from(form: BindingForm) -> Self {
         match form {
             BindingForm::Kind(kind) => Self::of(kind),
-            BindingForm::Whole { kind, access, visibility, muted, rate, metadata, simulate_ms } => {
-                Self { kind, access, visibility, muted, rate, metadata, simulate_ms }
-            }
+            BindingForm::Whole {
+                kind,
+                access,
+                visibility,
+                muted,
+                rate,
+                metadata,
+                simulate_ms,
+                reached_at,
+                sends_once,
+            } => Self {
+                kind,
+                access,
+                visibility,
+                muted,
+                rate,
+                metadata,
+                simulate_ms,
+                reached_at,
+                sends_once,
+            },
         }
     }
 }

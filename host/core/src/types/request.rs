@@ -127,6 +127,9 @@ pub enum RoomRequest {
     CancelTask { task: BackgroundId, reason: String },
     /// Sends a text to a running task; its agent reads it in its next step. Reply: `Done`.
     TellTask { task: BackgroundId, text: String },
+    /// Delivers the result of a background task again that is a dead letter or waits in the inbox,
+    /// under the same key. Reply: `Done`.
+    Redeliver { task: BackgroundId },
     /// Delivers an announcement. Reply: `Delivery`.
     Deliver { announcement: Announcement },
     /// Hands events to an observer of the room's config: all of one room, in order. Those that it

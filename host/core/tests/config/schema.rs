@@ -103,6 +103,14 @@ fn config_with(key: &ConfigKey, value: &str) -> String {
                 key.name
             );
         }
+        ("channels.NAME", "kind" | "access" | "visibility" | "muted" | "rate" | "simulate") => "",
+        ("channels.NAME", _) => "kind = \"webhook\"\n",
+        ("channels.NAME.secret", _) => {
+            return format!(
+                "[channels.some]\nkind = \"webhook\"\n{header}{} = {value}\n",
+                key.name
+            );
+        }
         ("models.NAME.key", _) => {
             return format!("[models.some]\nkind = \"openai\"\n{header}{} = {value}\n", key.name);
         }
@@ -251,6 +259,10 @@ tool = "find"
 tool = "delegate_task"
 [channels.page]
 kind = "web"
+[channels.post]
+kind = "webhook"
+url = "https://hooks.example.org/"
+secret = { env = "HOOK" }
 [[gates]]
 on = "inbound"
 plugin = "chat"
@@ -289,7 +301,13 @@ fn meaning(text: &str) -> String {
         "{:#?}",
         (
             (config.models, config.secrets, config.plugins, config.tasks),
-            (config.channels, config.gates, policy, config.limits, config.prices),
+            (
+                (config.channels, config.endpoints),
+                config.gates,
+                policy,
+                config.limits,
+                config.prices
+            ),
             config.durability.unwrap_or_default()
         )
     )
@@ -302,7 +320,15 @@ fn a_default_that_is_written_changes_nothing() {
     for key in KEYS.iter() {
         let Some(default) = key.default.written() else { continue };
         let line = format!("{} = {default}\n", key.name);
-        let text = match header(key.table) {
+        // The keys of an endpoint are those of a kind that has one.
+        let is_endpoints = ["attempts", "timeout", "deduplicates"].contains(&key.name);
+        let header = match header(key.table) {
+            Some(_) if key.table == "channels.NAME" && is_endpoints => {
+                Some("[channels.post]\n".to_owned())
+            }
+            header => header,
+        };
+        let text = match header {
             Some(header) => EVERY_TABLE.replacen(&header, &format!("{header}{line}"), 1),
             None if key.table.is_empty() => format!("{line}{EVERY_TABLE}"),
             None => continue,

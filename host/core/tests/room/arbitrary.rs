@@ -468,7 +468,7 @@ pub(crate) fn event(choices: &mut Choices<'_>, case: &Case) -> Event {
             trouble: None,
             was_shown: false,
         },
-        11 => Event::Sent { call, failure: text(choices) },
+        11 => Event::Sent { call, failure: text(choices), unknown: false },
         12 => background_ended(choices, call),
         13 => Event::Decided {
             call,
@@ -591,7 +591,9 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
                 report: report(choices),
             }]
         }
-        Effect::Send { call, .. } => vec![Event::Sent { call: *call, failure: text(choices) }],
+        Effect::Send { call, .. } => {
+            vec![Event::Sent { call: *call, failure: text(choices), unknown: false }]
+        }
         Effect::SetTimer { timer, .. } => vec![Event::TimerFired { timer: *timer }],
         Effect::AllowSideEffect { call, ordinal, leave: Ok(()) } => {
             vec![Event::SideEffectEnded {

@@ -176,7 +176,11 @@ impl World {
     fn hear(&mut self, failure: Option<&str>) {
         for effect in self.take(|effect| matches!(effect, Effect::Send { .. })) {
             let call = effect.starts().expect("a message is a call");
-            self.happened(Event::Sent { call, failure: failure.map(str::to_owned) });
+            self.happened(Event::Sent {
+                call,
+                failure: failure.map(str::to_owned),
+                unknown: false,
+            });
         }
     }
 
@@ -777,7 +781,7 @@ fn a_channel_that_takes_nothing_is_told_of_and_the_others_hear_it() {
     assert_eq!(world.take_speeches(), ["pager: web: hi", "terminal: web: hi"]);
     for (effect, failure) in calls.iter().zip([Some("gone"), None]) {
         let call = effect.starts().expect("a call");
-        world.happened(Event::Sent { call, failure: failure.map(str::to_owned) });
+        world.happened(Event::Sent { call, failure: failure.map(str::to_owned), unknown: false });
         assert!(!world.room().is_in_flight(call));
     }
     let failed = Notice::ChannelRefused {

@@ -185,7 +185,7 @@ impl Desk {
 
     fn spoken(&mut self, failure: Option<&str>) -> delivery::OutgoingMessage {
         let (call, outgoing) = self.take(speeches).expect("something is said");
-        self.happened(Event::Sent { call, failure: failure.map(str::to_owned) });
+        self.happened(Event::Sent { call, failure: failure.map(str::to_owned), unknown: false });
         outgoing
     }
 

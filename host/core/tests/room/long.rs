@@ -85,7 +85,9 @@ fn talk(room: &mut Room, turns: u64, mut look: impl FnMut(&Room, u64)) {
                     Effect::Reply { reply, .. } => {
                         assert!(matches!(reply, Ok(Answer::Accepted { .. })), "{reply:?}")
                     }
-                    Effect::Send { call, .. } => events.push(Event::Sent { call, failure: None }),
+                    Effect::Send { call, .. } => {
+                        events.push(Event::Sent { call, failure: None, unknown: false })
+                    }
                     Effect::SetTimer { .. } | Effect::AbandonCall { .. } => {}
                     other => panic!("nobody asked for {other:?}"),
                 }

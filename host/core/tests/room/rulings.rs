@@ -107,7 +107,7 @@ fn an_event_of_another_kind_does_not_answer_a_call() {
     // Call 0 is the component's respond.
     assert!(matches!(effects(&mut room)[..], [Effect::AskResponder { call: CallId(0), .. }]));
     let before = room.clone();
-    room.handle(Event::Sent { call: CallId(0), failure: None }, START);
+    room.handle(Event::Sent { call: CallId(0), failure: None, unknown: false }, START);
     room.handle(stepped(0, finish()), START);
     room.handle(
         Event::UserAnswered {

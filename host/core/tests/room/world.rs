@@ -365,7 +365,11 @@ impl<'a> World<'a> {
                 let entry =
                     self.next("message", Some(&self.case.scripts.messages)).unwrap_or_default();
                 if !is_held(&entry) {
-                    self.happened(Event::Sent { call, failure: entry.as_str().map(str::to_owned) });
+                    self.happened(Event::Sent {
+                        call,
+                        failure: entry.as_str().map(str::to_owned),
+                        unknown: false,
+                    });
                 }
             }
             Effect::SetTimer { .. } | Effect::AbandonCall { .. } | Effect::Finish { .. } => {

@@ -24,8 +24,9 @@ use super::side_effects::{EffectStep, SideEffectPort};
 use super::{CallWork, Driver, UnderWay};
 use crate::calls::{CallStart, Observer, PluginAnswer, PluginCall, PluginOutput, ToolInput};
 use crate::driver::approve::Approver;
-use crate::driver::channel::HumanAnswer;
+use crate::driver::channel::{HumanAnswer, OutgoingMessage};
 use crate::driver::event_queue::EventSender;
+use crate::driver::outgoing::{FailureKind, IdentifiedMessage};
 use crate::driver::runner::{Progressing, TaskProgress};
 use crate::imports::folder::RunOverlays;
 use crate::observe::subscribe::{FollowGate, Level, Publisher, RunEvent};
@@ -110,19 +111,7 @@ impl Driver {
             Effect::StartBackground { call, id, opening } => {
                 self.start_background(call, id, opening, false)
             }
-            Effect::Send { call, message } => {
-                let channels = Arc::clone(&self.shared.channels);
-                let fallback =
-                    Event::Sent { call, failure: Some("the channel broke off".to_owned()) };
-                self.start(call, fallback, async move {
-                    // A journal can hold a channel that was served where the room began.
-                    let failure = match channels.serves(&message.channel) {
-                        true => channels.send(*message).await.err(),
-                        false => Some(format!("nobody serves {} here", message.channel)),
-                    };
-                    Event::Sent { call, failure }
-                });
-            }
+            Effect::Send { call, message } => self.send_message(call, *message),
             Effect::Reply { request, reply } => self.clients.requests.answer(request, reply),
             Effect::TellTask { call, id, text } => self.report_child(call, &id, &text),
             Effect::DetachTask { call } => self.detach_child(call),
@@ -131,6 +120,32 @@ impl Driver {
             // The loop takes the outcome from the room.
             Effect::Finish { .. } => {}
         }
+    }
+
+    fn send_message(&mut self, call: CallId, message: OutgoingMessage) {
+        let broke_off = Some("the channel broke off".to_owned());
+        if self.shared.endpoints.serves(&message.channel) {
+            let endpoints = Arc::clone(&self.shared.endpoints);
+            let secret = self.room.secret().unwrap_or(&self.secret);
+            let message = IdentifiedMessage::new(secret, self.id.clone(), message);
+            let fallback = Event::Sent { call, failure: broke_off, unknown: true };
+            self.start(call, fallback, async move {
+                let failure = endpoints.send(&message).await.err();
+                let unknown = failure.as_ref().is_some_and(|it| it.kind == FailureKind::Unknown);
+                Event::Sent { call, failure: failure.map(|failure| failure.reason), unknown }
+            });
+            return;
+        }
+        let channels = Arc::clone(&self.shared.channels);
+        let fallback = Event::Sent { call, failure: broke_off, unknown: false };
+        self.start(call, fallback, async move {
+            // A journal can hold a channel that was served where the room began.
+            let failure = match channels.serves(&message.channel) {
+                true => channels.send(message).await.err(),
+                false => Some(format!("nobody serves {} here", message.channel)),
+            };
+            Event::Sent { call, failure, unknown: false }
+        });
     }
 
     /// Runs the work of a call beside the loop. If the work panics, the room gets `fallback` as the

@@ -15,6 +15,7 @@ use conclave_core::types::outcome::Outcome;
 use crate::calls::Plugins;
 use crate::driver::approve::{Approver, NoApprover};
 use crate::driver::channel::{Channels, UnattendedChannel};
+use crate::driver::outgoing::ChannelEndpoints;
 use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::RoomHandle;
 use crate::driver::runner::{LocalRunner, TaskRunner};
@@ -57,6 +58,7 @@ pub struct Prepared {
     /// The wall-time limit of one turn of a conversation; set by `for_chat`.
     pub(crate) turn_wall: Option<Duration>,
     pub(crate) rooms: Arc<RoomRegistry>,
+    pub(crate) endpoints: Arc<ChannelEndpoints>,
     /// The setups of single calls so far.
     pub(crate) call_setups: CallSetups,
 }
@@ -130,6 +132,12 @@ impl Prepared {
     #[must_use]
     pub fn reloader(&self) -> Reloader {
         Reloader::new(self.rebuilt.clone())
+    }
+
+    /// The channels that the host serves itself: those of kind `webhook`.
+    #[must_use]
+    pub fn endpoints(&self) -> &Arc<ChannelEndpoints> {
+        &self.endpoints
     }
 
     /// Whether the config was checked against a lock.
@@ -314,6 +322,7 @@ impl Prepared {
             plugins: Arc::clone(&self.calls),
             models: Arc::clone(&self.models),
             rooms: Arc::clone(&self.rooms),
+            endpoints: Arc::clone(&self.endpoints),
         }
     }
 }

@@ -7,9 +7,29 @@ use conclave_core::config::{Config, KeyRef, ProblemCode, Problems};
 use conclave_core::types::ids::SecretName;
 
 use super::Host;
+use crate::driver::outgoing::ChannelEndpoints;
 use crate::imports::secrets::vault::Vault;
 
 impl Host {
+    /// The endpoints of the channels that the host serves itself.
+    pub(super) fn endpoints(&self, config: &Config) -> Arc<ChannelEndpoints> {
+        let secrets = Arc::clone(&self.secrets);
+        Arc::new(ChannelEndpoints::new(config.endpoints.clone(), secrets))
+    }
+
+    /// Adds a problem for each secret of a channel that is missing, and returns their number.
+    fn check_endpoints(&self, config: &Config, problems: &mut Problems) -> usize {
+        let mut missing = 0;
+        for (channel, endpoint) in &config.endpoints {
+            let Err(what) = self.secrets.check(&endpoint.secret) else { continue };
+            missing += 1;
+            let what = format!("the secret of the channel `{channel}` cannot be read: {what}");
+            let key = format!("channels.{channel}.secret");
+            problems.push(config.problem(ProblemCode::MissingSecret, &key, what));
+        }
+        missing
+    }
+
     /// Returns the vault of the granted secrets, and the number of problems that are missing
     /// secrets.
     pub(super) fn vault(&self, config: &Config, problems: &mut Problems) -> (Arc<Vault>, usize) {
@@ -19,7 +39,7 @@ impl Host {
             .flat_map(|plugin| &plugin.grants.secrets)
             .map(|grant| &grant.name)
             .collect();
-        let mut missing = 0;
+        let mut missing = self.check_endpoints(config, problems);
         for name in &granted {
             let Some(Err(what)) =
                 config.secrets.get(*name).map(|secret| self.secrets.check(&secret.from))

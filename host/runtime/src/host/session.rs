@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::calls::Plugins;
 use crate::driver::channel::Channels;
+use crate::driver::outgoing::ChannelEndpoints;
 use crate::driver::registry::RoomRegistry;
 use crate::driver::room_handle::RoomHandle;
 use crate::driver::{Driver, Models, RunContext};
@@ -240,6 +241,8 @@ pub(crate) struct SessionParts {
     pub(crate) plugins: Arc<dyn Plugins>,
     pub(crate) models: Arc<Models>,
     pub(crate) rooms: Arc<RoomRegistry>,
+    /// The channels that the host serves itself.
+    pub(crate) endpoints: Arc<ChannelEndpoints>,
 }
 
 /// A room for several runs, one at a time. Its agents keep their histories, unless a task's
@@ -627,9 +630,9 @@ impl Session {
     /// Replaces the config for later runs: tasks, plugins and models. Histories stay with the tasks
     /// that keep their names.
     pub fn reconfigure(&mut self, prepared: &Prepared) {
-        let SessionParts { setup, plugins, models, rooms: _ } = prepared.parts();
-        let setup = with_served_channels(setup, self.driver.channels());
-        self.driver.reconfigure(setup, plugins, models_of_session(models));
+        let SessionParts { setup, plugins, models, rooms: _, endpoints } = prepared.parts();
+        let setup = with_served_channels(setup, self.driver.channels(), &endpoints);
+        self.driver.reconfigure(setup, plugins, models_of_session(models), endpoints);
     }
 
     /// Checks that a run can begin with this input.
@@ -709,10 +712,11 @@ fn shared(
     let clock = options.clock.steady().unwrap_or(options.clock);
     let channels = SimulatedVoice::around(options.channels, &clock, &parts.setup);
     let shared = RunContext {
-        admitted: with_served_channels(parts.setup, &*channels),
+        admitted: with_served_channels(parts.setup, &*channels, &parts.endpoints),
         plugins: parts.plugins,
         models: models_of_session(parts.models),
         channels,
+        endpoints: parts.endpoints,
         runner: options.runner,
         approver: options.approver,
         clock,
@@ -729,12 +733,17 @@ fn shared(
 
 /// The setup in which the channels that nobody serves here have no access, so that strategies see
 /// at once that they lead to nobody.
-fn with_served_channels(setup: Arc<Setup>, served: &dyn Channels) -> Arc<Setup> {
-    if setup.channels.keys().all(|channel| served.serves(channel)) {
+fn with_served_channels(
+    setup: Arc<Setup>,
+    served: &dyn Channels,
+    endpoints: &ChannelEndpoints,
+) -> Arc<Setup> {
+    let serves = |channel: &ChannelId| endpoints.serves(channel) || served.serves(channel);
+    if setup.channels.keys().all(serves) {
         return setup;
     }
     let channels = setup.channels.iter().map(|(channel, binding)| {
-        let access = if served.serves(channel) { binding.access } else { ChannelAccess::None };
+        let access = if serves(channel) { binding.access } else { ChannelAccess::None };
         (channel.clone(), Binding { access, ..binding.clone() })
     });
     let channels = Arc::new(channels.collect());

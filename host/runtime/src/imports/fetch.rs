@@ -10,6 +10,7 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use client::{ConnectionError, send};
 pub(crate) use exchange::{ExchangeFailure, FetchExchange};
 pub(crate) use headers::{check_method, checked_headers};
 

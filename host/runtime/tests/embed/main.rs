@@ -6,6 +6,8 @@
 mod advisors;
 mod approving;
 mod batches;
+#[cfg(feature = "fetch")]
+mod endpoints;
 mod events;
 mod gates;
 mod hosts;

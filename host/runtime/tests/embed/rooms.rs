@@ -660,7 +660,7 @@ async fn what_a_task_was_told_right_before_its_host_stopped_is_read_once() {
 }
 
 /// Puts records into journals as an interrupted host leaves them.
-fn put(
+pub(crate) fn put(
     journals: &MemoryJournals,
     room: &RoomId,
     records: impl Iterator<Item = Arc<conclave_runtime::event::Record>>,

@@ -121,7 +121,7 @@ fn toml_of(fields: &Map<String, Value>) -> String {
 }
 
 fn take_from_file(config: &mut Map<String, Value>) {
-    for (kind, key) in [("secrets", "from"), ("models", "key")] {
+    for (kind, key) in [("secrets", "from"), ("models", "key"), ("channels", "secret")] {
         for value in table(config, kind).values_mut() {
             if value[key].get("env").is_some() {
                 value[key] = json!({ "file": "token.txt" });

@@ -75,3 +75,31 @@ fn what_has_ended_is_forgotten_however_it_ended() {
     let InFlight { calls, logs, .. } = &unfinished.in_flight;
     assert!(calls.is_empty() && logs.is_empty());
 }
+
+#[test]
+fn a_message_that_may_have_arrived_is_repeated_only_where_its_receiver_recognizes_it() {
+    use crate::types::channel::{Binding, ChannelKind};
+    use crate::types::delivery::OutgoingMessage;
+
+    for sends_once in [false, true] {
+        let mut unfinished = busy(0);
+        let binding = Binding { sends_once, ..Binding::of(ChannelKind::Webhook) };
+        let mut state = serde_json::to_value(&unfinished.room).expect("it is serialisable");
+        state["channels"]["bindings"] = json!({ "hook": binding });
+        unfinished.room = serde_json::from_value(state).expect("it is a room");
+        let message = OutgoingMessage {
+            channel: "hook".into(),
+            text: "hello".to_owned(),
+            interrupt: false,
+            key: "answer-0-hook".to_owned(),
+            tasks: Vec::new(),
+        };
+        let effect = Effect::Send { call: CallId(7), message: Box::new(message) };
+        unfinished.in_flight.calls.insert(CallId(7), (effect, None));
+        let today = Setup::clone(unfinished.room.setup());
+        let resumption = unfinished.resumption(Millis(1), &today);
+        let is_lost = |event: &Event| matches!(event, Event::Sent { unknown: true, .. });
+        assert_eq!(resumption.events.iter().any(is_lost), sends_once);
+        assert_eq!(resumption.restarts.len(), usize::from(!sends_once));
+    }
+}

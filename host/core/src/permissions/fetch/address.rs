@@ -72,7 +72,7 @@ impl fmt::Display for AddressKind {
 ///
 /// # Errors
 /// The kind of the address.
-pub(crate) fn check_address(address: IpAddr, private: &[IpNet]) -> Result<(), AddressKind> {
+pub fn check_address(address: IpAddr, private: &[IpNet]) -> Result<(), AddressKind> {
     let Some(kind) = AddressKind::of(address) else { return Ok(()) };
     let is_granted = |address: IpAddr, kind: AddressKind| {
         private.iter().any(|network| {

@@ -3,12 +3,15 @@
 //! for its user, or is done, nothing else would make it read: the host then reports the result on
 //! the room's own channel, in the form that a strategy's message would have.
 
+use std::sync::Arc;
+
 use super::relay::RelayTarget;
-use super::{Deliveries, Room};
+use super::{Deliveries, QueuedResult, Room};
 use crate::room::ResultDelivery;
 use crate::types::channel::Activity;
-use crate::types::delivery::DeliveryState;
+use crate::types::delivery::{DeliveryState, Wake};
 use crate::types::ids::{BackgroundId, TaskName};
+use crate::types::request::{Refusal, RefusalCode, RequestId, RequestReply};
 
 impl Deliveries {
     /// The tasks with results that the host is to report.
@@ -55,6 +58,35 @@ impl Room {
 }
 
 impl ResultDelivery<'_> {
+    pub(in crate::room) fn redeliver_on_request(&mut self, request: RequestId, id: &BackgroundId) {
+        let reply = self.redeliver(id).map(|()| RequestReply::Done);
+        self.cx.reply(request, reply);
+    }
+
+    /// Puts an undelivered result back to its strategy, or to the host's own reports.
+    fn redeliver(&mut self, id: &BackgroundId) -> Result<(), Refusal> {
+        let is_undelivered = |entry: &&mut QueuedResult| {
+            let is_waiting =
+                matches!(entry.state, DeliveryState::Inbox | DeliveryState::DeadLetter);
+            is_waiting && entry.posted.is_none()
+        };
+        let entry = self.deliveries.entry_mut(id).filter(is_undelivered).ok_or_else(|| {
+            let message = format!("no result of {id} waits in the inbox or is a dead letter");
+            Refusal::new(RefusalCode::UnknownTask, message)
+        })?;
+        // The operator's decision allows as many attempts as the first time.
+        Arc::make_mut(&mut entry.ended).attempts = 0;
+        let Some(strategy) = entry.strategy.clone() else {
+            entry.host_reports = true;
+            return Ok(());
+        };
+        let (cx, background) = (&mut *self.cx, &mut *self.background);
+        let waiting = DeliveryState::Waiting;
+        self.deliveries.set_delivery_state(cx, background, id, waiting, None, None);
+        self.wake(&strategy, Wake::Ended { task: id.clone() });
+        Ok(())
+    }
+
     fn report_to(&mut self, task: &TaskName) {
         let ids = self.deliveries.take_reports(task);
         let channel = self.cx.opening.channel.clone();

@@ -290,7 +290,9 @@ impl ResultDelivery<'_> {
         self.cx.effects.push_back(Effect::Send { call, message: outgoing });
     }
 
-    pub(in crate::room) fn spoken(&mut self, call: CallId, failure: Option<String>) {
+    /// Takes a channel's response to a message about results. With `unknown`, the channel may have
+    /// accepted it in spite of the failure.
+    pub(in crate::room) fn spoken(&mut self, call: CallId, failure: Option<String>, unknown: bool) {
         let Some(Purpose::Send { gated }) = self.cx.calls.get(&call) else { return };
         let gated = GatedMessage::clone(gated);
         self.cx.calls.remove(&call);
@@ -302,8 +304,23 @@ impl ResultDelivery<'_> {
         }
         match failure {
             None => self.deliveries.send_succeeded(self.cx, self.background, &gated),
+            Some(reason) if unknown => self.send_lost(&gated, &reason),
             Some(reason) => self.send_failed(gated, &reason),
         }
+    }
+
+    /// Makes the results of a message with an unknown outcome dead letters: a strategy must not
+    /// repeat what people may have read.
+    fn send_lost(&mut self, gated: &GatedMessage, reason: &str) {
+        for id in &gated.outgoing.tasks {
+            let Some(entry) = self.deliveries.entry_mut(id) else { continue };
+            let ended = Arc::make_mut(&mut entry.ended);
+            ended.attempts = ended.attempts.saturating_add(1);
+        }
+        let (cx, background) = (&mut *self.cx, &mut *self.background);
+        let (tasks, state) = (&gated.outgoing.tasks, DeliveryState::DeadLetter);
+        self.deliveries.set_delivery_states(cx, background, tasks, state, reason);
+        self.deliveries.announcement_failed(self.cx, gated, reason);
     }
 
     fn send_failed(&mut self, gated: GatedMessage, reason: &str) {

@@ -313,7 +313,7 @@ impl Announcements {
         call: CallId,
         failure: Option<&str>,
     ) -> Vec<(u64, Result<bool, RefusalCode>)> {
-        self.0.view().result_delivery().spoken(call, failure.map(str::to_owned));
+        self.0.view().result_delivery().spoken(call, failure.map(str::to_owned), false);
         self.replies()
     }
 

@@ -10,10 +10,12 @@ use conclave_core::types::channel::{Activity, Binding, ChannelAccess, ChannelKin
 use conclave_core::types::delivery::{self, Decision, DeliveryState, Wake};
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use conclave_core::types::ids::{BackgroundId, ChannelId};
+use conclave_core::types::request::{RefusalCode, RequestReply, RoomRequest};
 use serde_json::json;
 
 use super::{
-    Desk, draining, finish, interactive, on, plan, says, speak, speeches, timers, user, wait, wakes,
+    Desk, asking, draining, finish, interactive, on, plan, says, speak, speeches, timers, user,
+    wait, wakes,
 };
 
 #[test]
@@ -72,9 +74,9 @@ fn a_thousand_results_are_each_told_once() {
         });
         while let Some((call, outgoing)) = desk.take(speeches) {
             outgoing.tasks.into_iter().for_each(|id| *deliveries.entry(id).or_default() += 1);
-            desk.happened(Event::Sent { call, failure: None });
+            desk.happened(Event::Sent { call, failure: None, unknown: false });
             // It answers again, but too late.
-            desk.happened(Event::Sent { call, failure: Some("no".to_owned()) });
+            desk.happened(Event::Sent { call, failure: Some("no".to_owned()), unknown: false });
         }
         // An earlier wait ends when the next decision arrives.
         while desk.room().outcome().is_none()
@@ -398,4 +400,33 @@ fn the_preferred_channel_is_an_open_voice() {
     assert_eq!(best(&bindings).as_deref(), Some("c"));
     bindings.remove("c");
     assert_eq!(best(&bindings), None, "R-101: an agent's channel leads to no person");
+}
+
+#[test]
+fn a_message_with_an_unknown_outcome_is_a_dead_letter_until_the_operator_delivers_it_again() {
+    let mut desk = asking(json!({ "result_delivery": "text" }));
+    desk.ends("one");
+    desk.decides(vec![speak(&["task-1"])]);
+    let (call, first) = desk.take(speeches).expect("it is sent");
+    let failed_send =
+        Event::Sent { call, failure: Some("unknown: it broke off".into()), unknown: true };
+    desk.happened(failed_send);
+    assert!(desk.take(wakes).is_none(), "no strategy repeats what people may have read");
+    let record = desk.record("task-1");
+    assert_eq!((record.state, record.attempts), (DeliveryState::DeadLetter, 1));
+    assert_eq!(record.reason.as_deref(), Some("unknown: it broke off"));
+    let redeliver = |desk: &mut Desk, id: &str| {
+        let request = desk.asks(RoomRequest::Redeliver { task: id.into() });
+        desk.reply(request).expect("a reply").map_err(|refusal| refusal.error)
+    };
+    assert_eq!(redeliver(&mut desk, "task-9"), Err(RefusalCode::UnknownTask));
+    assert_eq!(redeliver(&mut desk, "task-1"), Ok(RequestReply::Done));
+    assert_eq!(redeliver(&mut desk, "task-1"), Err(RefusalCode::UnknownTask), "it is on its way");
+    desk.decides(vec![speak(&["task-1"])]);
+    let (call, second) = desk.take(speeches).expect("it is sent");
+    assert_eq!(first.key, second.key, "its receiver can recognize it");
+    desk.happened(Event::Sent { call, failure: None, unknown: false });
+    assert_eq!(desk.state("task-1"), DeliveryState::Delivered);
+    assert_eq!(redeliver(&mut desk, "task-1"), Err(RefusalCode::UnknownTask));
+    desk.is_sound();
 }

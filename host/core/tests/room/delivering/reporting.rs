@@ -92,7 +92,7 @@ fn a_result_after_the_answer_is_posted_once() {
         ["one", "two"]
     );
     for (call, _) in outgoing {
-        desk.happened(Event::Sent { call, failure: None });
+        desk.happened(Event::Sent { call, failure: None, unknown: false });
     }
     assert!(desk.room().outcome().is_some() && desk.all(speeches).is_empty());
     desk.is_sound();

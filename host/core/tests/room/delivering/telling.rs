@@ -242,7 +242,7 @@ fn a_speech_that_was_cut_off_is_said_again_under_its_key() {
     let mut room = unfinished.room;
     resumption.events.into_iter().for_each(|event| room.handle(event, desk.at));
     assert!(room.is_in_flight(call));
-    room.handle(Event::Sent { call, failure: None }, desk.at);
+    room.handle(Event::Sent { call, failure: None, unknown: false }, desk.at);
     assert!(room.outcome().is_some());
     let delivered = room.tasks().next().expect("it is recorded").delivery.clone();
     assert_eq!((delivered.state, delivered.attempts), (DeliveryState::Delivered, 1));
@@ -292,7 +292,7 @@ fn in_a_held_room_nobody_need_be_at_work() {
     desk.delegate(1);
     desk.step(finish());
     while desk.take(speeches).is_some_and(|(call, _)| {
-        desk.happened(Event::Sent { call, failure: None });
+        desk.happened(Event::Sent { call, failure: None, unknown: false });
         true
     }) {}
     desk.ends("it is blue");

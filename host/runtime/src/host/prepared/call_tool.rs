@@ -185,6 +185,7 @@ impl Prepared {
             plugins: Arc::new(plugins),
             models: Arc::clone(&self.models),
             rooms: Arc::clone(&self.rooms),
+            endpoints: Arc::clone(&self.endpoints),
         };
         Ok(ToolCalling { run: parts.start(options)?, seen, wrong, only_computes })
     }

@@ -39,8 +39,8 @@ const HEADERS: usize = 100;
 const AGENT: &str = concat!("conclave/", env!("CARGO_PKG_VERSION"));
 
 /// A received response, decompressed.
-pub(super) struct Raw {
-    pub(super) status: u16,
+pub(crate) struct Raw {
+    pub(crate) status: u16,
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: Vec<u8>,
     pub(super) address: Option<SocketAddr>,
@@ -48,7 +48,7 @@ pub(super) struct Raw {
 
 /// Why there is no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ConnectionError {
+pub(crate) enum ConnectionError {
     /// Interim responses, headers and body together exceed the limit.
     TooLong,
     /// The reason, for an error message.
@@ -62,9 +62,16 @@ const UNCONNECTED: ConnectionError =
 const CUT_OFF: ConnectionError =
     ConnectionError::NoAnswer("the connection ended before the answer did");
 
+impl ConnectionError {
+    /// Whether nothing was sent because there was no connection.
+    pub(crate) fn is_unconnected(self) -> bool {
+        self == UNCONNECTED
+    }
+}
+
 /// Sends a request to one of these addresses. `limit` bounds the bytes of interim responses,
 /// headers and decompressed body together.
-pub(super) async fn send(
+pub(crate) async fn send(
     parts: RequestParts,
     addresses: &[IpAddr],
     limit: u64,
