@@ -220,10 +220,15 @@ impl Runs {
     /// Brings a run to its end, beside the requests.
     fn follow(&self, run: Arc<ActiveRun>, work: Run) {
         let (active, operator) = (Arc::clone(&self.active), Arc::clone(&self.operator));
+        let store = self.store.clone();
         self.spawn(async move {
             let ended: Result<Arc<Outcome>, SessionError> = work.outcome().await;
             if let Err(error) = ended {
-                operator.room_failed(&run.run, &error);
+                let is_opening = *run.stage.borrow() == RunStage::Opening;
+                // A start that another server of the store was faster with is no failure.
+                if !(is_opening && is_stored(store, run.run.clone()).await) {
+                    operator.room_failed(&run.run, &error);
+                }
             }
             run.stage.send_if_modified(|stage| {
                 let is_lost = *stage == RunStage::Opening;
@@ -255,6 +260,11 @@ impl Runs {
     fn active(&self) -> MutexGuard<'_, BTreeMap<RoomId, Arc<ActiveRun>>> {
         lock(&self.active)
     }
+}
+
+async fn is_stored(store: StoreAddress, run: RoomId) -> bool {
+    let look = move || StoreReader::open(&store)?.run(&run);
+    matches!(conclave_runtime::blocking::spawn(look).await, Ok(Ok(Some(_))))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -281,6 +281,8 @@ fn a_start_that_is_raced_at_one_server_or_two_is_one_run() {
     let store = [("CONCLAVE_STORE", database.url())];
     let [one, two] = [(); 2].map(|()| Served::start_with_variables(&rig, &store));
     start_at_once(&[&one, &two], &olga);
+    let log = std::fs::read_to_string(rig.folder().join("serve.log")).expect("a log");
+    assert!(!log.contains("error"), "the slower server has nothing to report: {log}");
 }
 
 #[test]
