@@ -40,7 +40,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conclave_core::config::assemble::{Assembly, assemble};
-use conclave_core::config::{Config, ModelKind, PluginSource, ProblemCode, Problems, Severity};
+use conclave_core::config::{
+    Config, ConfigProblem, ModelKind, PluginSource, ProblemCode, Problems, Severity,
+};
 use conclave_core::setup::{PluginSetup, Setup};
 use conclave_core::types::ids::{PluginName, RoomId};
 use conclave_core::types::message::Blob;
@@ -451,16 +453,7 @@ impl Host {
         );
         self.check_folders(config, &mut problems);
         if problems.has_errors() {
-            let problems = problems.in_order();
-            let errors =
-                problems.0.iter().filter(|problem| problem.severity == Severity::Error).count();
-            return Err(match refused {
-                // A refused plugin takes precedence. `Keys` requires that every error is a missing
-                // key or secret.
-                true => PrepareError::Plugins(problems),
-                false if errors == keyless + missing => PrepareError::Keys(problems),
-                false => PrepareError::Config(problems),
-            });
+            return Err(refusal(problems.in_order(), refused, keyless + missing));
         }
         let components = loaded.iter().map(|(name, plugin)| (name.clone(), plugin.facts().clone()));
         let facts = components
@@ -635,6 +628,18 @@ enum OpenTags<'a> {
     Resolve,
     /// Loads nothing that this lock does not pin: a tag can name another component tomorrow.
     Refuse(&'a Pins),
+}
+
+/// The refusal of a config with these errors, of which so many are missing keys and secrets. A
+/// refused plugin takes precedence; `Keys` requires that every error is a missing one.
+fn refusal(problems: Problems, is_of_plugin: bool, missing: usize) -> PrepareError {
+    let is_error = |problem: &&ConfigProblem| problem.severity == Severity::Error;
+    let errors = problems.0.iter().filter(is_error).count();
+    match is_of_plugin {
+        true => PrepareError::Plugins(problems),
+        false if errors == missing => PrepareError::Keys(problems),
+        false => PrepareError::Config(problems),
+    }
 }
 
 /// Adds what only the machine and the embedding program know: where the granted folders are, and the

@@ -58,7 +58,8 @@ impl ServerAccess {
     /// again.
     pub(crate) async fn watch_tokens(&self) {
         let mut watching = JoinSet::new();
-        for access in self.configs.iter().cloned() {
+        for access in &self.configs {
+            let access = Arc::clone(access);
             #[cfg(feature = "oidc")]
             watching.spawn({
                 let access = Arc::clone(&access);

@@ -166,7 +166,8 @@ async fn leave(configs: &[StoredConfig], gateway: &Gateway, screen: &Screen) {
     // Their runs are free for the next server at once, and not when the lease of this process is
     // over.
     #[cfg(feature = "postgres")]
-    for leaving in stores.into_iter().cloned() {
+    for store in &stores {
+        let leaving = Store::clone(store);
         if let Ok(Err(error)) = tokio::task::spawn_blocking(move || leaving.leave()).await {
             screen.line(paint(ODD, format_args!("the conversations were not released: {error}")));
         }

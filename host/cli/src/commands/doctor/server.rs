@@ -107,11 +107,14 @@ fn disk(address: Option<&StoreAddress>) -> Option<Finding> {
     let state = rustix::fs::statvfs(existing).ok()?;
     let free = state.f_bavail.saturating_mul(state.f_frsize);
     let message = format!("{} free for {}", bytes(free), show_path(&folder));
-    let hint = "make space, or put the store elsewhere (--store); `conclave store gc` and `retention` remove old runs";
-    Some(match free {
-        ..FULL => Finding::fail(WHAT, message, hint),
-        ..ALMOST_FULL => Finding::note(WHAT, message, hint),
-        _ => Finding::ok(WHAT, message),
+    let hint =
+        "make space, or put the store elsewhere (--store); `conclave store gc` removes old runs";
+    Some(if free < FULL {
+        Finding::fail(WHAT, message, hint)
+    } else if free < ALMOST_FULL {
+        Finding::note(WHAT, message, hint)
+    } else {
+        Finding::ok(WHAT, message)
     })
 }
 
