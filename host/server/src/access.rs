@@ -19,6 +19,7 @@ use crate::api::{API, Problem};
 use crate::connections::Connection;
 use crate::conversations::FAILED;
 use crate::error::ServerError;
+use crate::hooks::HOOKS;
 use crate::http::{Failure, Server};
 use crate::operator::Operator;
 use crate::page;
@@ -285,7 +286,12 @@ impl Access {
 /// Whether a path needs no session. Every other one does, also one that does not exist: a new route
 /// cannot be forgotten.
 fn is_open(path: &str) -> bool {
-    OPEN_PATHS.contains(&path)
+    OPEN_PATHS.contains(&path) || is_hook(path)
+}
+
+/// Whether a request to the path is signed, which takes the place of a session.
+fn is_hook(path: &str) -> bool {
+    path.starts_with(HOOKS)
 }
 
 /// The token in the header of a program's request.
@@ -308,7 +314,7 @@ pub(crate) async fn guard(State(server): State<Server>, request: Request, next: 
         Err(failure) => (None, Err(failure)),
     };
     let has_session = session.is_some();
-    let is_v1 = head.uri.path().starts_with(API);
+    let is_v1 = head.uri.path().starts_with(API) || is_hook(head.uri.path());
     let page = Some(head.uri.path().to_owned()).filter(|path| page::is_page(path));
     if let Some(session) = session {
         head.extensions.insert(session);

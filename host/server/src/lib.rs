@@ -14,6 +14,7 @@ mod conversations;
 mod error;
 mod events;
 mod followers;
+mod hooks;
 mod http;
 mod operator;
 mod page;

@@ -6,6 +6,7 @@ mod api;
 mod attacks;
 mod channels;
 pub(crate) mod client;
+mod hooks;
 mod pages;
 mod people;
 mod restarts;
