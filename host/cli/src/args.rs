@@ -40,7 +40,7 @@ pub(crate) use plugins::{
     NewPlugin, Pull, Push, Sign, TestPlugin, WatchPlugin,
 };
 pub(crate) use run_input::RunInputArgs;
-pub(crate) use serve::Serve;
+pub(crate) use serve::{CheckedServer, ConfigArgument, Serve, is_config_name};
 pub(crate) use server::ServerCommand;
 #[cfg(feature = "serve")]
 pub(crate) use server::{TokenAdd, TokenCommand, TokenRevoke};
@@ -283,6 +283,8 @@ pub(crate) struct CheckArgs {
 pub(crate) struct Doctor {
     /// Also check the model servers of this config
     pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) server: CheckedServer,
     #[command(flatten)]
     pub(crate) model: ModelChoice,
 }

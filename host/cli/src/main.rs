@@ -19,6 +19,7 @@ mod args;
 mod ui {
     pub(crate) mod ask;
     pub(crate) mod interrupt;
+    pub(crate) mod journald;
     pub(crate) mod output;
     pub(crate) mod screen;
     pub(crate) mod show;

@@ -28,6 +28,7 @@ pub mod micro;
 mod model;
 pub(crate) mod names;
 mod observers;
+mod oidc;
 mod plugin;
 mod policy;
 mod prices;
@@ -73,6 +74,7 @@ pub use names::{
     NAME_MAX, NameError, ORCHESTRATION_TOOLS, ROLE_NAMES, check_name, check_task_name,
     default_place, is_reserved_task,
 };
+pub use oidc::{OidcConfig, UnnamedPerson};
 pub use prices::{Price, Prices};
 pub use problem::{ConfigProblem, Problems, Severity};
 pub use problem_code::ProblemCode;
@@ -500,7 +502,7 @@ fn read(
     models.extend(added.iter().map(|(name, model)| (name.clone(), model.clone())));
     let secrets = secret::read_all(reader, folder, &root);
     let trust = trust::read(reader, &root);
-    let server = server::read(reader, &root);
+    let server = server::read(reader, folder, &root);
     let plugins = plugin::read_all(reader, &mut references, folder, &root, (&secrets, &trust));
     let tasks = task::read_all(reader, &mut references, &root, &plugins, folder);
     let (channels, endpoints) = channels::read_all(reader, &mut references, folder, &root);

@@ -120,15 +120,18 @@ pub mod journal {
 /// Views of runs and permissions for people: timelines, audits, explanations, exports.
 pub mod inspect {
     pub mod amounts;
+    pub mod approval_reasons;
     pub mod audit;
     pub mod background;
     pub mod explain;
     pub mod export;
     pub mod foreign_text;
+    pub mod grant_use;
     pub mod pending_calls;
     pub mod permission_summary;
     pub mod prompts;
     pub mod questions;
+    pub mod rights_map;
     pub mod room_row;
     pub mod telling;
     pub mod timeline;

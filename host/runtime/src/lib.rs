@@ -172,7 +172,7 @@ pub use host::observers::ObserverReport;
 pub use host::prepared::{
     CallToolError, Caller, PluginInfo, Prepared, Run, RunOptions, ToolCalling, ToolRun,
 };
-pub use host::session::{ResumeError, RoomGuard, RunInput, Session, SessionError};
+pub use host::session::{LoopStop, ResumeError, RoomGuard, RunInput, Session, SessionError};
 pub use host::{
     ComponentTools, Follow, GuardedPath, Host, HostOptions, LoadStep, MissingStock, Pins,
     PrepareError, lock_of,

@@ -2,27 +2,23 @@
 //! session in their place, and the checks of `Host` and `Origin` against other web sites. The headers
 //! that restrict what the page may do are here too.
 
+#[cfg(feature = "oidc")]
+mod oidc;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::extract::{Request, State};
-use axum::http::header::{self, HeaderName, HeaderValue};
-use axum::http::request::Parts;
+use axum::http::header::{self, HeaderName};
 use axum::http::{HeaderMap, Method, StatusCode};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use conclave_core::policy::roles::Role;
 use conclave_core::types::ids::{OPERATOR, Principal};
 use tokio::sync::watch;
 
-use crate::api::{API, Problem};
-use crate::connections::Connection;
-use crate::conversations::FAILED;
 use crate::error::ServerError;
 use crate::hooks::HOOKS;
-use crate::http::{Failure, Server};
+use crate::http::Failure;
 use crate::operator::Operator;
-use crate::page;
+use crate::page::login::{BEGIN, CALLBACK, LOGIN};
 use crate::people::{LoginRefusal, People};
 use crate::sessions::{Credential, Identity, SESSION, Session, Sessions, is_same};
 use crate::tls::TlsError;
@@ -32,7 +28,7 @@ use crate::tokens::random_text;
 /// less than a second.
 const RELOAD: Duration = Duration::from_millis(400);
 /// The paths that need no session: the page, which holds no secret, and whether the server lives.
-const OPEN_PATHS: [&str; 11] = [
+const OPEN_PATHS: [&str; 13] = [
     "/",
     "/chat.css",
     "/chat.js",
@@ -43,8 +39,13 @@ const OPEN_PATHS: [&str; 11] = [
     "/healthz",
     "/readyz",
     LOGIN_PATH,
-    page::LOGIN,
+    LOGIN,
+    BEGIN,
+    // Another site, the provider, leads here; the cookie of the log-in says whether it may.
+    CALLBACK,
 ];
+/// Those of them that only pages of this server use.
+const OWN_PATHS: [&str; 3] = [LOGIN_PATH, LOGIN, BEGIN];
 /// The path at which a token is exchanged for a session.
 const LOGIN_PATH: &str = "/api/session";
 /// The header by which browsers reach a host with TLS only from now on.
@@ -69,16 +70,27 @@ const HEADERS: [(HeaderName, &str); 9] = [
     (header::VARY, "Cookie, Origin"),
 ];
 
-/// The access to a server.
-pub struct Access {
+/// The access to a config: its people and their sessions.
+pub(crate) struct Access {
+    people: Arc<People>,
+    /// Never notified: somebody whom a proxy names has a session for each request. Event streams
+    /// end with the sender.
+    proxied: Mutex<watch::Sender<()>>,
+    sessions: Mutex<Sessions>,
+    #[cfg(feature = "oidc")]
+    renewals: oidc::Renewals,
+    #[cfg(feature = "oidc")]
+    entrance: Arc<Entrance>,
+    operator: Arc<dyn Operator>,
+}
+
+/// What all configs of a server share before anybody is known: its address, with the checks of each
+/// request, and the printed token.
+pub(crate) struct Entrance {
     address: Address,
     cookie: String,
     /// The token of the printed address, which gives access until people have tokens.
     printed: Mutex<String>,
-    people: Arc<People>,
-    /// Never notified: somebody whom a proxy names has a session for each request.
-    proxied: watch::Sender<()>,
-    sessions: Mutex<Sessions>,
     operator: Arc<dyn Operator>,
 }
 
@@ -107,40 +119,53 @@ pub enum Encryption {
 }
 
 impl Address {
+    /// The address of the page, without a token.
+    #[must_use]
+    pub fn page(&self) -> String {
+        let scheme = if self.has_tls() { "https" } else { "http" };
+        format!("{scheme}://{}", self.hosts.first().map_or("", String::as_str))
+    }
+
     fn has_tls(&self) -> bool {
         self.encryption != Encryption::None
     }
 }
 
 impl Access {
-    /// Creates the access to a server: of people, or while there are none, with a new token for the
-    /// printed address.
-    ///
-    /// # Errors
-    /// `Randomness` if the system has none.
-    pub fn new(
-        address: Address,
-        people: People,
-        operator: Arc<dyn Operator>,
-    ) -> Result<Self, ServerError> {
-        // Cookies of all ports of a host are in one jar. No page of another host can set one whose
-        // name begins with `__Host-`, and none is sent without TLS.
-        let prefix = if address.has_tls() { "__Host-" } else { "" };
-        let cookie = format!("{prefix}conclave-{}", address.port);
-        let (printed, people) = (Mutex::new(random_text()?), Arc::new(people));
-        let (proxied, sessions) = (watch::Sender::new(()), Mutex::default());
-        Ok(Self { address, cookie, printed, people, proxied, sessions, operator })
+    /// Creates the access of these people. While there are none, it is that of the printed address.
+    pub(crate) fn new(people: People, entrance: &Arc<Entrance>) -> Self {
+        let (people, proxied) = (Arc::new(people), Mutex::new(watch::Sender::new(())));
+        Self {
+            people,
+            proxied,
+            sessions: Mutex::default(),
+            #[cfg(feature = "oidc")]
+            renewals: Mutex::default(),
+            #[cfg(feature = "oidc")]
+            entrance: Arc::clone(entrance),
+            operator: Arc::clone(&entrance.operator),
+        }
     }
 
-    /// The token of the address that the operator opens; `None` if people have tokens of their own.
-    #[must_use]
-    pub fn token(&self) -> Option<String> {
-        (!self.people.are_known()).then(|| lock(&self.printed).clone())
+    /// The people of the config.
+    pub(crate) fn people(&self) -> &People {
+        &self.people
     }
 
-    /// Reports to the operator that a changed certificate cannot be used.
-    pub(crate) fn report_unusable(&self, error: &TlsError) {
-        self.operator.certificate_unusable(error);
+    /// Takes the people of a config that was read again. Those who are not among them, or have
+    /// another role, lose their sessions. It reads the file of tokens.
+    pub(crate) fn replace_people(&self, people: People) {
+        let has_other_provider = self.people.replace(people);
+        // A file that cannot be read is reported by the next look at it.
+        let _ = self.people.reload();
+        if self.people.are_known() {
+            let has = |identity: &Identity| {
+                self.people.has(identity) && !(has_other_provider && identity.is_of_provider())
+            };
+            lock(&self.sessions).end_revoked(has);
+        }
+        // Event streams of people whom a proxy names end, and begin again for those who may.
+        *lock(&self.proxied) = watch::Sender::new(());
     }
 
     /// Ends the sessions of revoked tokens, again and again; and those of the printed address, once
@@ -165,32 +190,71 @@ impl Access {
         }
     }
 
-    /// The cookie for a browser that has a token.
-    pub(crate) async fn begin_session(&self, token: &str) -> Result<String, LoginRefusal> {
-        // Before anything changes: without randomness the present token stays valid.
-        let secret = random_text().map_err(|_| LoginRefusal::Busy)?;
-        let identity = match self.people.are_known() {
-            true => self.people.identify(token).await?,
-            false => self.use_printed(token)?,
-        };
-        self.begin(&secret, identity)?;
-        let (cookie, age) = (&self.cookie, SESSION.as_secs());
-        let secure = if self.address.has_tls() { "; Secure" } else { "" };
-        Ok(format!("{cookie}={secret}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}{secure}"))
+    /// A session for one request of somebody whom a proxy names.
+    pub(crate) fn proxied_session(&self, identity: Identity) -> Session {
+        Session::of_request(identity, lock(&self.proxied).subscribe())
     }
 
-    /// Begins a session, unless its token was revoked while it was verified.
-    fn begin(&self, secret: &str, identity: Identity) -> Result<Session, LoginRefusal> {
+    /// The session with this secret.
+    pub(crate) fn session(&self, secret: &str) -> Option<Session> {
+        lock(&self.sessions).find(secret, Instant::now())
+    }
+
+    /// Begins a session, unless its token was revoked while it was verified. One that a request with
+    /// the same secret has begun meanwhile goes on.
+    pub(crate) fn begin(&self, secret: &str, identity: Identity) -> Result<Session, LoginRefusal> {
         // Under the lock of the sessions: a token that is revoked later ends this one too.
         let mut sessions = lock(&self.sessions);
         if self.people.are_known() && !self.people.has(&identity) {
             return Err(LoginRefusal::WrongToken);
         }
-        Ok(sessions.begin(secret, identity, Instant::now()))
+        let now = Instant::now();
+        let session = sessions.find(secret, now);
+        Ok(session.unwrap_or_else(|| sessions.begin(secret, identity, SESSION, now)))
+    }
+}
+
+impl Entrance {
+    /// Creates the entrance at an address, with a new token for the printed one.
+    ///
+    /// # Errors
+    /// `Randomness` if the system has none.
+    pub(crate) fn new(address: Address, operator: Arc<dyn Operator>) -> Result<Self, ServerError> {
+        // Cookies of all ports of a host are in one jar. No page of another host can set one whose
+        // name begins with `__Host-`, and none is sent without TLS.
+        let prefix = if address.has_tls() { "__Host-" } else { "" };
+        let cookie = format!("{prefix}conclave-{}", address.port);
+        Ok(Self { address, cookie, printed: Mutex::new(random_text()?), operator })
+    }
+
+    /// The token of the printed address.
+    pub(crate) fn token(&self) -> String {
+        lock(&self.printed).clone()
+    }
+
+    /// Reports to the operator that a changed certificate cannot be used.
+    pub(crate) fn report_unusable(&self, error: &TlsError) {
+        self.operator.certificate_unusable(error);
+    }
+
+    /// The headers of every response.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = (HeaderName, &'static str)> {
+        HEADERS.into_iter().chain(self.address.has_tls().then_some(HSTS))
+    }
+
+    /// The value of `Set-Cookie` for the secret of a session.
+    pub(crate) fn session_cookie(&self, secret: &str, age: Duration) -> String {
+        let (cookie, age, secure) = (&self.cookie, age.as_secs(), self.secure());
+        format!("{cookie}={secret}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}{secure}")
+    }
+
+    /// The attribute of a cookie that is never sent without TLS.
+    fn secure(&self) -> &'static str {
+        if self.address.has_tls() { "; Secure" } else { "" }
     }
 
     /// Lets in whoever has the token of the printed address. A public one is used once.
-    fn use_printed(&self, token: &str) -> Result<Identity, LoginRefusal> {
+    pub(crate) fn use_printed(&self, token: &str) -> Result<Identity, LoginRefusal> {
         let next = {
             let mut printed = lock(&self.printed);
             if !is_same(token, &printed) {
@@ -208,34 +272,9 @@ impl Access {
         Ok(Identity { principal, role: Role::User, credential: Credential::Printed })
     }
 
-    /// The session of a browser's request.
-    fn cookie_session(&self, headers: &HeaderMap) -> Option<Session> {
-        let now = Instant::now();
-        let cookies = headers.get_all(header::COOKIE).iter();
-        let mut cookies = cookies
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(';'))
-            .filter_map(|pair| pair.trim().split_once('='))
-            .filter(|(name, _)| *name == self.cookie);
-        let sessions = lock(&self.sessions);
-        cookies.find_map(|(_, secret)| sessions.find(secret, now))
-    }
-
-    /// The session of a browser's or a program's request.
-    async fn session(&self, headers: &HeaderMap) -> Result<Session, LoginRefusal> {
-        if let Some(session) = self.cookie_session(headers) {
-            return Ok(session);
-        }
-        // The token of the printed address is for a browser, and gives a program no access.
-        let token = bearer(headers).filter(|_| self.people.are_known());
-        let token = token.ok_or(LoginRefusal::WrongToken)?;
-        let known = lock(&self.sessions).find(token, Instant::now());
-        if let Some(session) = known {
-            return Ok(session);
-        }
-        // The hash is slow, so a program's token is its session from the first request on.
-        let identity = self.people.identify(token).await?;
-        self.begin(token, identity)
+    /// The secrets of sessions that a browser sends.
+    pub(crate) fn cookies<'a>(&'a self, headers: &'a HeaderMap) -> impl Iterator<Item = &'a str> {
+        cookies(headers).filter(|(name, _)| *name == self.cookie).map(|(_, secret)| secret)
     }
 
     /// Whether a page of this origin is one of this server. Behind a proxy with TLS an `http`
@@ -253,7 +292,12 @@ impl Access {
     }
 
     /// Returns why the request is refused before its session is looked at, if it is.
-    fn check(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<(), Failure> {
+    pub(crate) fn check(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+    ) -> Result<(), Failure> {
         let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
         // A name that another site has pointed at this address is not among the hosts.
         let host = text(header::HOST).map(str::to_ascii_lowercase);
@@ -262,7 +306,7 @@ impl Access {
             let what = format!("this server is {}, and not the host of the request", hosts[0]);
             return Err(Failure::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", what));
         }
-        if is_open(path) && path != LOGIN_PATH && path != page::LOGIN {
+        if is_open(path) && !OWN_PATHS.contains(&path) {
             return Ok(());
         }
         let origin = headers.get(header::ORIGIN);
@@ -285,17 +329,26 @@ impl Access {
 
 /// Whether a path needs no session. Every other one does, also one that does not exist: a new route
 /// cannot be forgotten.
-fn is_open(path: &str) -> bool {
+pub(crate) fn is_open(path: &str) -> bool {
     OPEN_PATHS.contains(&path) || is_hook(path)
 }
 
 /// Whether a request to the path is signed, which takes the place of a session.
-fn is_hook(path: &str) -> bool {
+pub(crate) fn is_hook(path: &str) -> bool {
     path.starts_with(HOOKS)
 }
 
+/// The cookies of a request.
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
+    let values = headers.get_all(header::COOKIE).iter();
+    values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+}
+
 /// The token in the header of a program's request.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(token)
@@ -303,62 +356,6 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Refuses requests without access, and adds the headers of every response.
-pub(crate) async fn guard(State(server): State<Server>, request: Request, next: Next) -> Response {
-    let access = server.access();
-    let (mut head, body) = request.into_parts();
-    let (session, admitted) = match admit(access, &mut head).await {
-        Ok(session) => (session, Ok(())),
-        Err(failure) => (None, Err(failure)),
-    };
-    let has_session = session.is_some();
-    let is_v1 = head.uri.path().starts_with(API) || is_hook(head.uri.path());
-    let page = Some(head.uri.path().to_owned()).filter(|path| page::is_page(path));
-    if let Some(session) = session {
-        head.extensions.insert(session);
-    }
-    let mut response = match admitted {
-        Ok(()) => in_a_task(next.run(Request::from_parts(head, body))).await,
-        Err(failure) if is_v1 => Problem::from(failure).into_response(),
-        Err(failure) => match page {
-            Some(page) => page::refused(failure, Some(&page)),
-            None => failure.into_response(),
-        },
-    };
-    if !has_session {
-        // A client without a session gets one answer for each connection.
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    }
-    let hsts = access.address.has_tls().then_some(HSTS);
-    for (name, value) in HEADERS.into_iter().chain(hsts) {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
-    }
-    response
-}
-
-/// Returns the session of a request that is answered; `None` for one that needs no session.
-async fn admit(access: &Access, head: &mut Parts) -> Result<Option<Session>, Failure> {
-    let connection = head.extensions.get::<Arc<Connection>>();
-    let peer = connection.map(|connection| connection.peer());
-    // Removed before anything else, so that nothing reads that of a client.
-    let proxied = access.people.take_proxied(peer, &mut head.headers);
-    let path = head.uri.path();
-    // Before it counts, so that no other web site makes the server verify tokens.
-    access.check(&head.method, path, &head.headers)?;
-    let proxied =
-        proxied?.map(|identity| Session::of_request(identity, access.proxied.subscribe()));
-    let session = match is_open(path) {
-        _ if proxied.is_some() => proxied,
-        true => access.cookie_session(&head.headers),
-        false => Some(access.session(&head.headers).await?),
-    };
-    if session.is_some() && !connection.is_none_or(Connection::recognize) {
-        let what = "too many pages are open already; close one and load this one again";
-        return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", what));
-    }
-    Ok(session)
 }
 
 impl From<LoginRefusal> for Failure {
@@ -384,15 +381,6 @@ impl From<LoginRefusal> for Failure {
     }
 }
 
-/// Answers a request in a task of its own.
-async fn in_a_task(answer: impl Future<Output = Response> + Send + 'static) -> Response {
-    // A client that leaves ends its connection, which drops the future of the request at any of its
-    // awaits; a change must not end half-way.
-    tokio::spawn(answer).await.unwrap_or_else(|_| {
-        Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", FAILED).into_response()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::fmt::Display;
@@ -403,6 +391,7 @@ mod tests {
     use conclave_runtime::store::StoreError;
 
     use super::*;
+    use crate::server_access::ServerAccess;
 
     /// Records the tokens that are reported.
     #[derive(Default)]
@@ -419,17 +408,27 @@ mod tests {
 
         fn certificate_unusable(&self, _: &TlsError) {}
 
+        fn provider_failed(&self, _: &dyn Display) {}
+
+        fn draining(&self, _: &[String]) {}
+
+        fn given_up(&self, _: &[String]) {}
+
         fn token_renewed(&self, token: &str) {
             self.0.lock().unwrap().push(token.to_owned());
         }
     }
 
-    fn access(is_public: bool, encryption: Encryption) -> (Access, Arc<Tokens>) {
+    /// The access of a server whose config has no people.
+    fn access(is_public: bool, encryption: Encryption) -> (ServerAccess, Arc<Tokens>) {
         let hosts = vec!["here".to_owned(), "127.0.0.1:80".to_owned()];
         let tokens = Arc::<Tokens>::default();
         let address = Address { port: 80, hosts, is_public, encryption };
         let people = People::find(&ServerConfig::default(), None, "/c.toml".into()).unwrap();
-        (Access::new(address, people, Arc::clone(&tokens) as Arc<dyn Operator>).unwrap(), tokens)
+        let operator = Arc::clone(&tokens) as Arc<dyn Operator>;
+        let entrance = Arc::new(Entrance::new(address, operator).unwrap());
+        let config = Arc::new(Access::new(people, &entrance));
+        (ServerAccess::new(entrance, vec![config]), tokens)
     }
 
     async fn checked(
@@ -438,16 +437,14 @@ mod tests {
         headers: &[(HeaderName, &str)],
     ) -> Option<&'static str> {
         let (access, _) = access(false, Encryption::None);
-        let principal = Principal(OPERATOR.into());
-        let (role, credential) = (Role::User, Credential::Printed);
-        let identity = Identity { principal, role, credential };
-        lock(&access.sessions).begin("s", identity, Instant::now());
-        let mut request = Request::builder().method(method).uri(path);
+        let cookie = access.begin_session(&access.token().unwrap()).await.unwrap();
+        let (_, secret) = cookie.split(';').next().unwrap().split_once('=').unwrap();
+        let mut request = axum::http::Request::builder().method(method).uri(path);
         for (name, value) in headers {
-            request = request.header(name, *value);
+            request = request.header(name, value.replace("=s", &format!("={secret}")));
         }
-        let request = request.body(axum::body::Body::empty()).unwrap();
-        admit(&access, &mut request.into_parts().0).await.err().map(|failure| failure.code())
+        let request = request.body(()).unwrap();
+        access.admit(&mut request.into_parts().0).await.err().map(|failure| failure.code())
     }
 
     #[tokio::test]
@@ -522,13 +519,14 @@ mod tests {
             ("https://there", false),
             ("ftp://here", false),
         ] {
-            assert_eq!(tls.is_own(origin), is_own, "{origin}");
+            assert_eq!(tls.entrance().is_own(origin), is_own, "{origin}");
         }
         let (own, _) = access(true, Encryption::Server);
+        let own = own.entrance();
         assert!(own.is_own("https://127.0.0.1:80") && !own.is_own("http://127.0.0.1:80"));
         let (plain, _) = access(true, Encryption::None);
         let cookie = plain.begin_session(&plain.token().unwrap()).await.unwrap();
         assert!(cookie.starts_with("conclave-80=") && !cookie.contains("Secure"), "{cookie}");
-        assert!(plain.is_own("http://here"));
+        assert!(plain.entrance().is_own("http://here"));
     }
 }

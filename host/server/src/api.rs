@@ -1,12 +1,15 @@
-//! API v1: the runs of the server's config. A handler asks the store for what the person may read, or
+//! API v1: the runs of the server's configs. A handler asks the store for what the person may read, or
 //! calls the function of the library that the command line calls too; it decides nothing. Refusals
 //! are problem documents (RFC 9457).
 
 pub(crate) mod acting;
+pub(crate) mod budgets;
 mod events;
-mod metrics;
+pub(crate) mod metrics;
 pub(crate) mod openapi;
+pub(crate) mod rights;
 pub(crate) mod run_list;
+pub(crate) mod verification;
 pub(crate) mod views;
 
 use std::sync::Arc;
@@ -26,11 +29,14 @@ use conclave_runtime::store::{RunFilter, RunRow, StoreError, StoreReader, WaitRo
 use serde_json::{Value, json};
 
 use crate::conversations::FAILED;
+use crate::entity_tag::EntityTag;
+use crate::gateway::Gateway;
 use crate::http::{Failure, Server};
 use crate::readers::ReadFailed;
 use crate::sessions::Session;
-use events::run_events;
-use run_list::{RunPage, RunQuery};
+use crate::visible_configs::{ListedRuns, VisibleConfigs};
+use events::{Begin, run_events};
+use run_list::RunQuery;
 
 /// The beginning of the paths of this version.
 pub(crate) const API: &str = "/api/v1";
@@ -43,6 +49,7 @@ const STORED_LOOK: Duration = Duration::from_millis(10);
 pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Server>)> {
     vec![
         ("/openapi.json", get(document)),
+        ("/configs", get(configs)),
         ("/runs", get(list).post(acting::start)),
         ("/runs/{run}", get(read)),
         ("/runs/{run}/events", get(follow)),
@@ -55,9 +62,14 @@ pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Server>)> {
         ("/runs/{run}/tasks", get(views::tasks)),
         ("/runs/{run}/timeline", get(views::timeline)),
         ("/runs/{run}/audit", get(views::audit)),
-        ("/runs/{run}/budget", get(views::budget)),
+        ("/runs/{run}/budget", get(budgets::budget)),
         ("/runs/{run}/why/{call}", get(views::why)),
         ("/questions", get(views::questions)),
+        ("/budgets", get(budgets::list)),
+        ("/audit", get(verification::verification)),
+        ("/rights", get(rights::rights)),
+        ("/plugins", get(rights::plugins)),
+        ("/can", get(rights::can)),
     ]
 }
 
@@ -95,7 +107,7 @@ impl IntoResponse for Problem {
             "code": body["error"],
             "detail": body["message"],
         });
-        for more in ["allowed", "files"] {
+        for more in ["allowed", "configs", "files"] {
             if let Some(value) = body.get(more) {
                 document[more] = value.clone();
             }
@@ -112,13 +124,16 @@ pub(crate) fn bad_arguments(what: &str) -> Failure {
     Failure::new(StatusCode::BAD_REQUEST, "bad_arguments", what)
 }
 
+async fn configs(Extension(visible): Extension<VisibleConfigs>) -> Json<Value> {
+    Json(json!({ "configs": visible.values() }))
+}
+
 async fn list(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
+    Extension(visible): Extension<VisibleConfigs>,
     uri: Uri,
 ) -> Result<Json<Value>, Problem> {
-    let RunPage { runs, next } = server.runs(&session, RunQuery::of(&uri)?).await?;
-    let runs: Vec<Value> = runs.iter().map(run_value).collect();
+    let ListedRuns { runs, next } = visible.runs(RunQuery::of(&uri)?).await?;
+    let runs: Vec<Value> = runs.iter().map(|run| run.server.run_value(&run.row)).collect();
     Ok(Json(json!({ "runs": runs, "next": next })))
 }
 
@@ -128,7 +143,7 @@ async fn read(
     Path(run): Path<String>,
 ) -> Result<Json<Value>, Problem> {
     let row = server.run(&session, Action::Read, &run).await?;
-    let mut value = run_value(&row);
+    let mut value = server.run_value(&row);
     let (rooms, waits) = server
         .read(move |reader, _| Ok((reader.rooms(&row.run)?, reader.waits(Some(&row.run))?)))
         .await?;
@@ -153,26 +168,35 @@ async fn follow(
     let row = server.run(&session, Action::Read, &run).await?;
     let permit = server.stream_permit()?;
     let last = headers.get(HeaderName::from_static("last-event-id"));
-    let last = last.and_then(|last| last.to_str().ok()?.parse().ok());
+    let last = last.map(|last| last.to_str().unwrap_or_default());
+    let end = match last {
+        None => None,
+        Some(_) => {
+            let run = row.run.clone();
+            server.read(move |reader, _| reader.run_end(&run)).await?
+        }
+    };
     let changes = server.conversations().changes(&row.run);
     let follower = server.followers().follow(&row.run, changes).await?;
-    let events = run_events(follower, last, permit);
+    let events = run_events(follower, Begin::after(last, end), permit);
     Ok(server.until_end(session, events))
 }
 
-async fn ready(State(server): State<Server>) -> Result<&'static str, Problem> {
-    let filter = RunFilter { most: Some(1), ..RunFilter::default() };
-    server.read(move |reader, _| reader.runs(&filter)).await?;
+async fn ready(Extension(gateway): Extension<Gateway>) -> Result<&'static str, Problem> {
+    for server in gateway.servers() {
+        let reads = async {
+            let filter = RunFilter { most: Some(1), ..RunFilter::default() };
+            server.read(move |reader, _| reader.runs(&filter)).await.is_ok()
+        };
+        if !server.readiness().is_ready(reads).await {
+            return Err(Failure::from(ReadFailed).into());
+        }
+    }
     Ok("ready\n")
 }
 
-async fn measure(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-) -> Result<Response, Problem> {
-    session.may(Action::Measure, None)?;
-    let totals = server.read(|reader, config| reader.run_totals(config)).await?;
-    let text = metrics::text(&totals, server.open_streams());
+async fn measure(Extension(visible): Extension<VisibleConfigs>) -> Result<Response, Problem> {
+    let text = metrics::text(&visible.totals().await?);
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 
@@ -183,6 +207,29 @@ impl From<ReadFailed> for Failure {
 }
 
 impl Server {
+    /// Whether a run or a conversation is one of this config.
+    pub(crate) async fn has(&self, run: &str) -> Result<bool, Failure> {
+        if self.conversations().find(run).is_some() {
+            return Ok(true);
+        }
+        Ok(self.own_run(run).await?.is_some())
+    }
+
+    async fn own_run(&self, run: &str) -> Result<Option<RunRow>, Failure> {
+        let id = RoomId::from(run);
+        let row = self.read(move |reader, _| reader.run(&id)).await?;
+        Ok(row.filter(|row| row.config.as_deref() == Some(self.conversations().config())))
+    }
+
+    /// A run for clients, with the name of its config if there are others.
+    pub(crate) fn run_value(&self, row: &RunRow) -> Value {
+        let mut value = run_value(row);
+        if let Some(name) = self.config_name() {
+            value["config"] = name.into();
+        }
+        value
+    }
+
     /// Reads from the store, away from the loops of rooms. The config is that of the server.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
@@ -190,6 +237,11 @@ impl Server {
     ) -> Result<T, Failure> {
         let config = self.conversations().config().to_owned();
         Ok(self.readers().read(move |reader| read(reader, &config)).await?)
+    }
+
+    /// The tag of an answer that depends on these values and on the program.
+    pub(crate) fn entity_tag(&self, values: &Value) -> EntityTag {
+        EntityTag::of(&json!([self.conversations().epoch(), values]))
     }
 
     /// Waits until the store shows a run that has begun, so that a client finds it after the answer.
@@ -214,14 +266,16 @@ impl Server {
         action: Action,
         run: &str,
     ) -> Result<RunRow, Failure> {
-        let id = RoomId::from(run);
-        let row = self.read(move |reader, _| reader.run(&id)).await?;
-        let row = row.filter(|row| row.config.as_deref() == Some(self.conversations().config()));
         // The same answer as for a run that the person may not read.
-        let row = row.ok_or(RoleRefusal::ForeignRun)?;
+        let row = self.own_run(run).await?.ok_or(RoleRefusal::ForeignRun)?;
         session.may(action, Some(&owner(&row)))?;
         Ok(row)
     }
+}
+
+/// A principal that owns no run. Who may read its runs may read those of everybody.
+pub(crate) fn ownerless() -> Principal {
+    Principal(Arc::from(""))
 }
 
 pub(crate) fn owner(row: &RunRow) -> Principal {
@@ -229,7 +283,7 @@ pub(crate) fn owner(row: &RunRow) -> Principal {
 }
 
 /// A run without the paths of this machine.
-pub(crate) fn run_value(row: &RunRow) -> Value {
+fn run_value(row: &RunRow) -> Value {
     let mut value = json!(row);
     value["state"] = row.state.word().into();
     if let Value::Object(fields) = &mut value {

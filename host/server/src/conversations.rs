@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use conclave_core::inspect::pending_calls::PendingCalls;
 use conclave_core::inspect::transcript::Transcript;
 use conclave_core::journal::pending_work::WaitKey;
+use conclave_core::setup::Setup;
 use conclave_core::types::channel::Binding;
 use conclave_core::types::ids::{ChannelId, Millis, OPERATOR, Principal, RoomId};
 use conclave_core::types::request::{Refusal, RefusalCode};
@@ -18,10 +19,14 @@ use conclave_runtime::journal::Journals;
 use conclave_runtime::store::{RunFilter, RunRow, Store, StoreAddress, StoreError, StoreReader};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::webhook::TOLERANCE;
-use conclave_runtime::{Prepared, RoomGuard, RoomHandle, RunInput, RunOptions};
+use conclave_runtime::{
+    LoopStop, Prepared, RoomGuard, RoomHandle, RunInput, RunOptions, SessionError,
+};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::conversation::{Conversation, ConversationRow, WebChannel};
+use crate::current_config::CurrentConfig;
 use crate::error::ServerError;
 use crate::operator::Operator;
 use crate::readers::Readers;
@@ -34,12 +39,12 @@ pub(crate) const FAILED: &str = "the server failed, and its operator knows why";
 /// The answer to users for a room that has ended.
 const OVER: &str = "its run has ended";
 
-/// The conversations of a server.
+/// The conversations of a config.
 pub struct Conversations {
-    prepared: Arc<Prepared>,
+    current: Arc<CurrentConfig>,
     /// The name of the first room; the others have a number behind it.
     name: RoomId,
-    channel: ChannelId,
+    channel: Option<ChannelId>,
     journals: Arc<dyn Journals>,
     subscribers: Vec<Arc<dyn Subscriber>>,
     operator: Arc<dyn Operator>,
@@ -56,6 +61,16 @@ pub struct Conversations {
     hooks: tokio::sync::Mutex<()>,
     /// Held while a conversation begins, so that two do not get the same number.
     beginning: tokio::sync::Mutex<()>,
+    loops: Mutex<RoomLoops>,
+}
+
+/// The loops of rooms in this process.
+#[derive(Default)]
+struct RoomLoops {
+    stops: Vec<LoopStop>,
+    /// The tasks that wait for the end of each.
+    attending: JoinSet<()>,
+    is_stopped: bool,
 }
 
 /// The parts that a server brings for its rooms.
@@ -64,8 +79,8 @@ pub struct RoomParts {
     pub prepared: Prepared,
     /// The name of the first room; the others have a number behind it.
     pub name: RoomId,
-    /// The channel of kind `web` that is served.
-    pub channel: ChannelId,
+    /// The channel of kind `web` that is served; without one there are no conversations, only runs.
+    pub channel: Option<ChannelId>,
     /// The journals of the store.
     pub journals: Arc<dyn Journals>,
     /// Subscribers of all rooms, besides their pages.
@@ -96,16 +111,17 @@ impl Conversations {
             store: writer,
             config,
         } = parts;
-        let (prepared, store) = (Arc::new(prepared), writer.address().clone());
+        let store = writer.address().clone();
+        let current = Arc::new(CurrentConfig::new(prepared));
         let runs = Arc::new(Runs::new(
-            Arc::clone(&prepared),
+            Arc::clone(&current),
             run_journals,
             subscribers.clone(),
             Arc::clone(&operator),
             store.clone(),
         ));
         Self {
-            prepared,
+            current,
             name,
             channel,
             journals,
@@ -120,11 +136,35 @@ impl Conversations {
             last: AtomicU64::new(0),
             hooks: tokio::sync::Mutex::default(),
             beginning: tokio::sync::Mutex::default(),
+            loops: Mutex::default(),
         }
     }
 
-    pub(crate) fn channel(&self) -> &ChannelId {
-        &self.channel
+    /// Stops the loops of all rooms and runs, and returns when none of them writes any more. In the
+    /// store they are as after a crash, and the next server resumes them.
+    pub(crate) async fn stop_loops(&self) {
+        let mut attending = {
+            let mut loops = self.loops();
+            loops.is_stopped = true;
+            loops.stops.drain(..).for_each(|stop| stop.stop());
+            std::mem::take(&mut loops.attending)
+        };
+        self.runs.stop_loops().await;
+        while attending.join_next().await.is_some() {}
+    }
+
+    pub(crate) fn channel(&self) -> Option<&ChannelId> {
+        self.channel.as_ref()
+    }
+
+    /// The setup of rooms that begin now.
+    pub(crate) fn setup(&self) -> Arc<Setup> {
+        Arc::clone(self.current.prepared().setup())
+    }
+
+    /// Takes the config for the rooms that begin from now on.
+    pub(crate) fn replace(&self, prepared: Prepared) {
+        self.current.replace(prepared);
     }
 
     pub(crate) fn store(&self) -> &StoreAddress {
@@ -138,6 +178,11 @@ impl Conversations {
 
     pub(crate) fn config(&self) -> &Path {
         &self.config
+    }
+
+    /// The loaded config for rooms that begin now.
+    pub(crate) fn prepared(&self) -> Arc<Prepared> {
+        self.current.prepared()
     }
 
     /// The runs that people started by the API.
@@ -165,7 +210,8 @@ impl Conversations {
         &self,
         request: HookRequest<'_>,
     ) -> Result<String, HookRefusal> {
-        let verified = self.prepared.endpoints().verify(request).await;
+        let prepared = self.current.prepared();
+        let verified = prepared.endpoints().verify(request).await;
         if let Err(HookRefusal::NoSecret(what)) = &verified {
             self.operator.room_failed(&self.name, what);
         }
@@ -244,7 +290,10 @@ impl Conversations {
         reader: &StoreReader,
         begins_first: bool,
     ) -> Result<usize, ServerError> {
-        for row in reader.runs(&RunFilter::default())? {
+        // Without the channel, conversations of before stay as they are.
+        let channel = self.channel.as_ref();
+        let rows = channel.map(|_| reader.runs(&RunFilter::default())).transpose()?;
+        for row in rows.into_iter().flatten() {
             let Some(number) = self.number_of(&row.run) else { continue };
             // New conversations get numbers above those of all stored ones, also of closed ones.
             self.last.fetch_max(number, Ordering::Relaxed);
@@ -253,7 +302,7 @@ impl Conversations {
         }
         let open = self.rooms().values().filter(|room| room.is_open()).count();
         self.runs.resume(reader, |row| row.config.as_deref() == Some(self.config())).await?;
-        if open == 0 && begins_first {
+        if open == 0 && begins_first && channel.is_some() {
             self.begin(Principal(OPERATOR.into())).await.map_err(ServerError::Refused)?;
         }
         Ok(open)
@@ -262,8 +311,10 @@ impl Conversations {
     /// Begins a new conversation of this person.
     ///
     /// # Errors
-    /// `limit_reached` if too many are open, `room_closed` if its room cannot be opened.
+    /// `unknown_channel` without a channel for it, `limit_reached` if too many are open,
+    /// `room_closed` if its room cannot be opened.
     pub(crate) async fn begin(&self, owner: Principal) -> Result<Arc<Conversation>, Refusal> {
+        let Some(channel) = &self.channel else { return Err(no_channel()) };
         // One at a time, so that two people do not both take the last free place.
         let _beginning = self.beginning.lock().await;
         let open = self.rooms().values().filter(|room| room.is_open()).count();
@@ -275,17 +326,18 @@ impl Conversations {
         }
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let room = self.room_of(number);
-        let transcript = Transcript::new(room.clone(), self.channel.clone());
+        let transcript = Transcript::new(room.clone(), channel.clone());
         let conversation =
             Conversation::new(room, owner, transcript, PendingCalls::default(), self.store.clone());
-        let session = self.prepared.session(self.options(&conversation));
+        let options = self.options(&conversation, channel);
+        let session = self.current.prepared().session(options);
         let session = session.map_err(|error| self.failed(&conversation, &error))?;
-        let input = RunInput { channel: Some(self.channel.clone()), ..RunInput::default() };
+        let input = RunInput { channel: Some(channel.clone()), ..RunInput::default() };
         let (handle, guard) = session.open_room(input);
         self.attend(&conversation, handle.clone(), guard);
         // Before anything is awaited: the room runs now, so people must find it.
         self.rooms().insert(number, Arc::clone(&conversation));
-        match self.bind_channel(&handle).await {
+        match self.bind_channel(&handle, channel).await {
             // Its loop failed, and the operator has seen the reason.
             Err(refusal) if refusal.error == RefusalCode::RoomClosed => {
                 Err(Refusal::new(RefusalCode::RoomClosed, FAILED))
@@ -306,9 +358,10 @@ impl Conversations {
         reader: &StoreReader,
         row: &RunRow,
     ) -> Result<Arc<Conversation>, ServerError> {
+        let channel = self.channel.as_ref().ok_or_else(|| ServerError::Refused(no_channel()))?;
         let (room, owner) = (&row.run, Principal(row.principal.as_str().into()));
         let transcript =
-            Transcript::of_stored(room.clone(), self.channel.clone(), |room| reader.records(room))?;
+            Transcript::of_stored(room.clone(), channel.clone(), |room| reader.records(room))?;
         let waits = reader.approvals(Some(room))?;
         let pending = PendingCalls::of_stored(waits.into_iter().filter_map(|wait| {
             let WaitKey::Call(call) = wait.wait.key else { return None };
@@ -316,13 +369,14 @@ impl Conversations {
         }));
         let conversation =
             Conversation::new(room.clone(), owner, transcript, pending, self.store.clone());
-        let session = self.prepared.reopen(room, self.options(&conversation)).await;
+        let options = self.options(&conversation, channel);
+        let session = self.current.prepared().reopen(room, options).await;
         let session = session?;
         if session.is_cut_off() {
             self.operator.components_changed(room, session.changed_components());
             let (handle, guard) = session.resume_room();
             self.attend(&conversation, handle.clone(), guard);
-            match self.bind_channel(&handle).await {
+            match self.bind_channel(&handle, channel).await {
                 // It was closed, and its work comes to its end.
                 Err(refusal) if refusal.error == RefusalCode::RoomClosed => {}
                 bound => bound.map_err(ServerError::Refused)?,
@@ -335,12 +389,12 @@ impl Conversations {
 
     /// Binds the served channels of a room as the config has them: the page's, and those that the
     /// host serves itself. A resumed room has those of before.
-    async fn bind_channel(&self, handle: &RoomHandle) -> Result<(), Refusal> {
-        let of_host = self.prepared.endpoints().channels();
-        for channel in std::iter::once(&self.channel).chain(of_host) {
-            match self.prepared.setup().channels.get(channel) {
+    async fn bind_channel(&self, handle: &RoomHandle, channel: &ChannelId) -> Result<(), Refusal> {
+        let prepared = self.current.prepared();
+        for channel in std::iter::once(channel).chain(prepared.endpoints().channels()) {
+            match prepared.setup().channels.get(channel) {
                 Some(binding) if handle.bindings().get(channel) != Some(binding) => {
-                    handle.bind(channel.clone(), binding.clone()).await?
+                    handle.bind(channel.clone(), binding.clone()).await?;
                 }
                 _ => {}
             }
@@ -348,13 +402,13 @@ impl Conversations {
         Ok(())
     }
 
-    fn options(&self, conversation: &Arc<Conversation>) -> RunOptions {
+    fn options(&self, conversation: &Arc<Conversation>, channel: &ChannelId) -> RunOptions {
         // The page comes first: the others may be slow.
         let page = std::iter::once(Arc::clone(conversation) as Arc<dyn Subscriber>);
         RunOptions {
             ids: Arc::new(conversation.room().clone()),
             principal: conversation.owner().clone(),
-            channels: Arc::new(WebChannel(self.channel.clone())),
+            channels: Arc::new(WebChannel(channel.clone())),
             approver: Arc::new(Later),
             journals: Arc::clone(&self.journals),
             subscribers: Subscribers::new(page.chain(self.subscribers.iter().cloned())),
@@ -366,15 +420,26 @@ impl Conversations {
     fn attend(&self, conversation: &Arc<Conversation>, handle: RoomHandle, guard: RoomGuard) {
         conversation.begin(handle);
         let (conversation, operator) = (Arc::clone(conversation), Arc::clone(&self.operator));
-        tokio::spawn(async move {
+        let stop = guard.loop_stop();
+        let attending = async move {
             match guard.closed().await {
                 Ok(_) => conversation.end(OVER.to_owned()),
+                // The server stops it, and the next one resumes it.
+                Err(SessionError::Interrupted { .. }) => {}
                 Err(error) => {
                     operator.room_failed(conversation.room(), &error);
                     conversation.end(FAILED.to_owned());
                 }
             }
-        });
+        };
+        let mut loops = self.loops();
+        while loops.attending.try_join_next().is_some() {}
+        loops.stops.retain(|stop| !stop.is_over());
+        if loops.is_stopped {
+            stop.stop();
+        }
+        loops.stops.push(stop);
+        loops.attending.spawn(attending);
     }
 
     fn room_of(&self, number: u64) -> RoomId {
@@ -393,7 +458,16 @@ impl Conversations {
         }
     }
 
+    fn loops(&self) -> MutexGuard<'_, RoomLoops> {
+        self.loops.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn rooms(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Conversation>>> {
         self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn no_channel() -> Refusal {
+    let what = "the config has no channel of kind `web`, so it has runs and no conversations";
+    Refusal::new(RefusalCode::UnknownChannel, what)
 }

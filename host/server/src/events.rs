@@ -8,12 +8,15 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::response::sse::Event;
+use conclave_core::inspect::transcript::{EntryKind, TranscriptEntry};
 use futures_util::Stream;
 use futures_util::stream::unfold;
 use serde_json::{Value, json};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 
 use crate::conversation::{Conversation, ConversationState, ConversationStatus};
+use crate::http::StreamPermit;
+use crate::markdown;
 
 /// Entries that are prepared at once.
 const ENTRIES: usize = 100;
@@ -32,7 +35,7 @@ struct EventCursor {
     /// The number of the draft, and the bytes of it that were sent.
     draft: (u64, usize),
     ready: VecDeque<Event>,
-    _permit: OwnedSemaphorePermit,
+    _permit: StreamPermit,
 }
 
 /// Returns the events after the id `last`, or all.
@@ -40,7 +43,7 @@ pub(crate) fn events(
     conversation: Arc<Conversation>,
     epoch: &str,
     last: Option<&str>,
-    permit: OwnedSemaphorePermit,
+    permit: StreamPermit,
 ) -> impl Stream<Item = Result<Event, Infallible>> + use<> {
     let entries = conversation.state().transcript.entries().len();
     let known = last.map(|last| {
@@ -104,7 +107,7 @@ impl EventCursor {
         let until = entries.len().min(self.next + ENTRIES);
         for (number, entry) in entries.iter().enumerate().take(until).skip(self.next) {
             let id = format!("{}.{number}", self.epoch);
-            self.push("entry", Some(id), entry);
+            self.push("entry", Some(id), &with_blocks(entry));
         }
         self.next = until;
         let status = (until == entries.len()).then(|| state.status(self.conversation.room()))?;
@@ -126,4 +129,17 @@ impl EventCursor {
             None => event,
         });
     }
+}
+
+/// An entry with the blocks of its text if an agent wrote it. Those of people are texts.
+fn with_blocks(entry: &TranscriptEntry) -> Value {
+    let mut value = json!(entry);
+    let is_of_agent = match entry.kind {
+        EntryKind::Answer | EntryKind::Question | EntryKind::Interim | EntryKind::Result => true,
+        EntryKind::User | EntryKind::Relayed | EntryKind::Note => false,
+    };
+    if is_of_agent {
+        value["blocks"] = json!(markdown::blocks(&entry.text));
+    }
+    value
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use conclave_core::types::ids::RoomId;
-use conclave_runtime::store::{RunPosition, RunRecord};
+use conclave_runtime::store::{RunPosition, RunRecord, StoreError, StoreReader};
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -16,6 +16,8 @@ use crate::readers::{ReadFailed, Readers};
 const POLL: Duration = Duration::from_secs(1);
 /// Records that are read at once.
 const RECORDS: u64 = 50;
+/// Bytes of records that a stream takes at once. It holds them until its reader has taken them.
+const BATCH: usize = 128 << 10;
 /// Bytes of recent records of a run. A stream that is further behind reads from the store.
 const RECENT: usize = 1 << 20;
 
@@ -153,8 +155,17 @@ impl RunFollower {
         let recent = self.recent().after(after);
         match recent {
             Some(records) => Ok(records),
-            None => self.read(after).await,
+            None => self.read_batch(after).await,
         }
+    }
+
+    /// Reads records for a stream that is further behind than the recent ones.
+    async fn read_batch(
+        &self,
+        after: Option<RunPosition>,
+    ) -> Result<Vec<Arc<FollowedRecord>>, ReadFailed> {
+        let run = self.run.clone();
+        self.readers.read(move |reader| batch_after(reader, &run, after)).await
     }
 
     async fn read(
@@ -162,7 +173,7 @@ impl RunFollower {
         after: Option<RunPosition>,
     ) -> Result<Vec<Arc<FollowedRecord>>, ReadFailed> {
         let run = self.run.clone();
-        let read = move |reader: &conclave_runtime::store::StoreReader| {
+        let read = move |reader: &StoreReader| {
             let records = reader.run_records(&run, after, RECORDS)?;
             Ok(records.into_iter().map(|record| Arc::new(followed(record))).collect())
         };
@@ -192,8 +203,73 @@ impl RecentRecords {
             return None;
         }
         let first = self.records.partition_point(|record| Some(record.position) <= after);
-        let records = self.records.iter().skip(first).take(RECORDS as usize);
-        Some(records.cloned().collect())
+        let mut batch = Batch::default();
+        let records = self.records.iter().skip(first);
+        let _ = records.cloned().try_for_each(|record| batch.push(record).then_some(()));
+        Some(batch.records)
+    }
+}
+
+/// The records that a stream takes at once: at least one, and no more than it may hold.
+#[derive(Default)]
+struct Batch {
+    records: Vec<Arc<FollowedRecord>>,
+    bytes: usize,
+}
+
+impl Batch {
+    /// Adds a record, unless the batch is full. Returns whether more may follow.
+    fn push(&mut self, record: Arc<FollowedRecord>) -> bool {
+        let bytes = self.bytes + record.data.len();
+        if bytes > BATCH && !self.records.is_empty() {
+            return false;
+        }
+        self.bytes = bytes;
+        self.records.push(record);
+        bytes <= BATCH && (self.records.len() as u64) < RECORDS
+    }
+}
+
+/// Reads the records of a run that follow a position, as many as a stream takes at once.
+fn batch_after(
+    reader: &StoreReader,
+    run: &RoomId,
+    mut after: Option<RunPosition>,
+) -> Result<Vec<Arc<FollowedRecord>>, StoreError> {
+    let mut batch = Batch::default();
+    loop {
+        // One, and then as many again: how large records are is known when they are read.
+        let count = batch.records.len() as u64;
+        let more = count.max(1).min(RECORDS - count);
+        let records = reader.run_records(run, after, more)?;
+        let is_last = (records.len() as u64) < more;
+        for record in records {
+            after = Some(record.position);
+            if !batch.push(Arc::new(followed(record))) {
+                return Ok(batch.records);
+            }
+        }
+        if is_last {
+            return Ok(batch.records);
+        }
+    }
+}
+
+/// Removes from the grants of a setup where their folders and programs are on this machine. Each
+/// folder stays with the name that the operator wrote and the one that plugins see.
+fn withhold_places(setup: &mut Value) {
+    match setup {
+        Value::Object(fields) => {
+            if fields.contains_key("dir") && fields.contains_key("shown") {
+                fields.remove("dir");
+            }
+            if fields.contains_key("confinement") && fields.contains_key("commands") {
+                fields.retain(|name, _| name != "read" && name != "starts");
+            }
+            fields.values_mut().for_each(withhold_places);
+        }
+        Value::Array(values) => values.iter_mut().for_each(withhold_places),
+        _ => {}
     }
 }
 
@@ -205,6 +281,9 @@ fn followed(record: RunRecord) -> FollowedRecord {
     if let Value::Object(fields) = &mut value {
         fields.insert("room".to_owned(), room.as_str().into());
     }
+    if let Some(setup) = value.get_mut("setup") {
+        withhold_places(setup);
+    }
     FollowedRecord { position, data: value.to_string() }
 }
 
@@ -213,7 +292,7 @@ mod tests {
     use super::*;
 
     fn record(number: u64, bytes: usize) -> Arc<FollowedRecord> {
-        let position = format!("0.{number}").parse().expect("a position");
+        let position = format!("0-{number}").parse().expect("a position");
         Arc::new(FollowedRecord { position, data: "x".repeat(bytes) })
     }
 
@@ -222,18 +301,47 @@ mod tests {
     }
 
     #[test]
+    fn a_setup_is_sent_without_the_places_of_this_machine() {
+        let mut setup = serde_json::json!({ "plugins": { "a": { "grants": {
+            "files": [{ "at": "/docs", "dir": "/srv/secret/docs", "shown": "docs/", "mode": "ro" }],
+            "exec": { "commands": ["git"], "confinement": "strict", "read": ["/srv/secret"], "starts": ["/srv/secret/bin"] },
+        }, "config": { "dir": "/box" } } } });
+        withhold_places(&mut setup);
+        assert!(!setup.to_string().contains("/srv/secret"), "{setup}");
+        let plugin = &setup["plugins"]["a"];
+        assert_eq!(
+            (&plugin["grants"]["files"][0]["shown"], &plugin["config"]["dir"]),
+            (&"docs/".into(), &"/box".into())
+        );
+    }
+
+    #[test]
     fn recent_records_are_bounded_and_a_reader_further_behind_gets_none_of_them() {
-        let mut recent = RecentRecords { begin: "0.4".parse().ok(), ..RecentRecords::default() };
+        let mut recent = RecentRecords { begin: "0-4".parse().ok(), ..RecentRecords::default() };
         assert_eq!(numbers(recent.after(None)), None);
-        assert_eq!(numbers(recent.after("0.4".parse().ok())), Some(vec![]));
+        assert_eq!(numbers(recent.after("0-4".parse().ok())), Some(vec![]));
         recent.push(vec![record(5, 1), record(9, 2)]);
-        assert_eq!(numbers(recent.after("0.4".parse().ok())).unwrap(), ["0.5", "0.9"]);
-        assert_eq!(numbers(recent.after("0.5".parse().ok())).unwrap(), ["0.9"]);
+        assert_eq!(numbers(recent.after("0-4".parse().ok())).unwrap(), ["0-5", "0-9"]);
+        assert_eq!(numbers(recent.after("0-5".parse().ok())).unwrap(), ["0-9"]);
         recent.push(vec![record(10, RECENT)]);
-        assert_eq!(numbers(recent.after("0.5".parse().ok())), None, "it was removed");
-        assert_eq!(numbers(recent.after("0.9".parse().ok())).unwrap(), ["0.10"]);
+        assert_eq!(numbers(recent.after("0-5".parse().ok())), None, "it was removed");
+        assert_eq!(numbers(recent.after("0-9".parse().ok())).unwrap(), ["0-10"]);
         recent.push(vec![record(11, RECENT + 1)]);
         assert_eq!((recent.records.len(), recent.bytes), (0, 0));
-        assert_eq!(recent.begin.unwrap().to_string(), "0.11");
+        assert_eq!(recent.begin.unwrap().to_string(), "0-11");
+    }
+
+    #[test]
+    fn a_stream_takes_no_more_than_it_may_hold_but_always_one() {
+        let mut recent = RecentRecords { begin: "0.4".parse().ok(), ..RecentRecords::default() };
+        let large = BATCH / 2;
+        recent.push(vec![record(5, BATCH + 1), record(6, large), record(7, large), record(8, 1)]);
+        let after = |position: &str| numbers(recent.after(position.parse().ok())).unwrap();
+        assert_eq!(after("0.4"), ["0.5"]);
+        assert_eq!(after("0.5"), ["0.6", "0.7"]);
+        assert_eq!(after("0.7"), ["0.8"]);
+        recent.push((9..9 + 2 * RECORDS).map(|number| record(number, 1)).collect());
+        let count = recent.after("0.8".parse().ok()).map(|records| records.len() as u64);
+        assert_eq!(count, Some(RECORDS));
     }
 }

@@ -6,37 +6,44 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
-use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, SET_COOKIE};
+use axum::http::{StatusCode, Uri};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
-use axum::{Extension, Json, Router, middleware};
+use axum::{Extension, Json, Router};
 use conclave_core::policy::roles::{Action, RoleRefusal};
-use conclave_core::types::ids::Millis;
+use conclave_core::types::ids::{Millis, Principal};
 use conclave_core::types::request::{Inbound, Refusal, RefusalCode};
 use conclave_runtime::clock::{Clock as _, SystemClock};
+use conclave_runtime::store::StoreCheck;
 use futures_util::stream::once;
 use futures_util::{Stream, StreamExt as _};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::access::{Access, guard};
+use crate::access::Access;
+use crate::api::rights::GrantUses;
 use crate::api::{self, API};
+use crate::cached::Cached;
 use crate::connections;
 use crate::conversation::Conversation;
 use crate::conversations::Conversations;
 use crate::events::events;
+use crate::folds::RunFolds;
 use crate::followers::Followers;
+use crate::gateway::Gateway;
 use crate::hooks;
+use crate::open_questions::OpenQuestions;
 use crate::page;
 use crate::people::LoginRefusal;
 use crate::readers::Readers;
+use crate::readiness::Readiness;
+use crate::refusals::Surface;
 use crate::sessions::Session;
-use crate::tls::ServerTls;
+use crate::visible_configs::{VisibleConfig, VisibleConfigs};
 
 /// Bytes of a request's body.
 const BODY: usize = 256 << 10;
@@ -54,75 +61,104 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// The time after which a reader comes back to a server that stops.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// The interval between two looks at the files of the certificate.
-const RENEWAL: Duration = Duration::from_secs(1);
-
 const PAGE: (&str, &str) = ("text/html; charset=utf-8", include_str!("page/index.html"));
 const STYLE: (&str, &str) = ("text/css; charset=utf-8", include_str!("page/chat.css"));
 const SCRIPT: (&str, &str) = ("text/javascript; charset=utf-8", include_str!("page/chat.js"));
 
-/// The state of the server. Clones share it.
+/// The server of a config. Clones share it.
 #[derive(Clone)]
-pub struct Server(Arc<ServerState>);
+pub(crate) struct Server(Arc<ServerState>);
+
+/// A server among those of its process.
+pub(crate) struct ServerPlace {
+    /// The name of its config.
+    pub(crate) name: String,
+    /// Whether its process serves other configs too.
+    pub(crate) has_others: bool,
+    /// Whether one of them has the same store.
+    pub(crate) shares_store: bool,
+}
 
 struct ServerState {
-    access: Access,
+    place: ServerPlace,
+    access: Arc<Access>,
     conversations: Conversations,
     readers: Readers,
     followers: Followers,
+    folds: RunFolds,
+    readiness: Readiness,
+    open_questions: OpenQuestions,
+    permits: ServerPermits,
+    /// The event streams of this config; it is no further limit.
+    streams: Arc<Semaphore>,
+    uses: Cached<GrantUses>,
+    check: Cached<StoreCheck>,
+    /// Whether the server stops.
+    stopping: watch::Receiver<bool>,
+}
+
+/// The permits of a process, whose servers share them.
+#[derive(Clone)]
+pub(crate) struct ServerPermits {
     streams: Arc<Semaphore>,
     acting: Arc<Semaphore>,
-    /// Whether the server stops.
-    stopping: watch::Sender<bool>,
+}
+
+impl Default for ServerPermits {
+    fn default() -> Self {
+        let [streams, acting] = [STREAMS, ACTING].map(|most| Arc::new(Semaphore::new(most)));
+        Self { streams, acting }
+    }
+}
+
+/// The permit of an event stream, which also counts the streams of its config.
+pub(crate) struct StreamPermit {
+    _permits: [OwnedSemaphorePermit; 2],
 }
 
 impl Server {
-    /// Creates a server; [`Server::serve`] runs it.
-    #[must_use]
-    pub fn new(access: Access, conversations: Conversations) -> Self {
-        let [streams, acting] = [STREAMS, ACTING].map(|most| Arc::new(Semaphore::new(most)));
-        let (readers, stopping) = (conversations.readers(), watch::Sender::new(false));
-        let followers = Followers::new(readers.clone());
-        let state =
-            ServerState { access, conversations, readers, followers, streams, acting, stopping };
-        Self(Arc::new(state))
+    /// Creates the server of a config with this name, in a process that may serve others.
+    pub(crate) fn new(
+        place: ServerPlace,
+        access: Arc<Access>,
+        conversations: Conversations,
+        permits: ServerPermits,
+        stopping: watch::Receiver<bool>,
+    ) -> Self {
+        let readers = conversations.readers();
+        let (followers, folds) = (Followers::new(readers.clone()), RunFolds::new(readers.clone()));
+        let streams = Arc::new(Semaphore::new(STREAMS));
+        let readiness = Readiness::default();
+        Self(Arc::new(ServerState {
+            place,
+            access,
+            conversations,
+            readers,
+            followers,
+            folds,
+            readiness,
+            open_questions: OpenQuestions::default(),
+            permits,
+            streams,
+            uses: Cached::default(),
+            check: Cached::default(),
+            stopping,
+        }))
     }
 
-    /// Serves connections, with TLS if there is a certificate, until `stop` is ready. Event streams end then, and say when to come back;
-    /// requests in progress are answered. The rooms are left as they are.
-    pub async fn serve(
-        self,
-        listener: TcpListener,
-        tls: Option<ServerTls>,
-        stop: impl Future<Output = ()>,
-    ) {
-        let (state, tls) = (self.clone(), tls.map(Arc::new));
-        let stopping = state.0.stopping.subscribe();
-        let serving = connections::serve(listener, router(self), tls.clone(), stopping);
-        let stopping = async {
-            stop.await;
-            state.0.stopping.send_replace(true);
-            std::future::pending().await
-        };
-        tokio::select! {
-            () = serving => {}
-            () = state.access().watch_tokens() => {}
-            () = state.watch_certificate(tls) => {}
-            () = stopping => {}
-        }
+    /// The name of the config.
+    pub(crate) fn name(&self) -> &str {
+        &self.0.place.name
     }
 
-    /// Takes a renewed certificate, again and again.
-    async fn watch_certificate(&self, tls: Option<Arc<ServerTls>>) {
-        let Some(tls) = tls else { return std::future::pending().await };
-        loop {
-            tokio::time::sleep(RENEWAL).await;
-            let tls = Arc::clone(&tls);
-            let reloading = tokio::task::spawn_blocking(move || tls.reload());
-            if let Ok(Err(error)) = reloading.await {
-                self.access().report_unusable(&error);
-            }
-        }
+    /// The name of the config, if its process serves others too.
+    pub(crate) fn config_name(&self) -> Option<&str> {
+        self.0.place.has_others.then_some(&self.0.place.name)
+    }
+
+    /// Whether the store has the runs of other configs of this process, whose people may be others.
+    pub(crate) fn shares_store(&self) -> bool {
+        self.0.place.shares_store
     }
 
     /// The events of a stream until its session ends or the server stops.
@@ -131,7 +167,7 @@ impl Server {
         session: Session,
         events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static,
     ) -> Response {
-        let mut stopping = self.0.stopping.subscribe();
+        let mut stopping = self.0.stopping.clone();
         let stops = async move { connections::stopped(&mut stopping).await };
         let back = Ok(Event::default().retry(RETRY));
         let events = events.take_until(stops).chain(once(std::future::ready(back)));
@@ -156,25 +192,48 @@ impl Server {
         &self.0.followers
     }
 
+    pub(crate) fn open_questions(&self) -> &OpenQuestions {
+        &self.0.open_questions
+    }
+
+    pub(crate) fn folds(&self) -> &RunFolds {
+        &self.0.folds
+    }
+
+    pub(crate) fn readiness(&self) -> &Readiness {
+        &self.0.readiness
+    }
+
+    pub(crate) fn cached_uses(&self) -> &Cached<GrantUses> {
+        &self.0.uses
+    }
+
+    pub(crate) fn cached_check(&self) -> &Cached<StoreCheck> {
+        &self.0.check
+    }
+
     /// The permit of an event stream. It is not waited for: each waiting page would hold a
     /// connection.
-    pub(crate) fn stream_permit(&self) -> Result<OwnedSemaphorePermit, Failure> {
-        Arc::clone(&self.0.streams).try_acquire_owned().map_err(|_| {
+    pub(crate) fn stream_permit(&self) -> Result<StreamPermit, Failure> {
+        let [process, config] = [&self.0.permits.streams, &self.0.streams]
+            .map(|streams| Arc::clone(streams).try_acquire_owned());
+        let (Ok(process), Ok(config)) = (process, config) else {
             let what =
                 format!("{STREAMS} pages are open already; close one and load this one again");
-            Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", what)
-        })
+            return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", what));
+        };
+        Ok(StreamPermit { _permits: [process, config] })
     }
 
     /// The permit of a request that acts. It is not waited for, as that of a stream is not.
     pub(crate) fn acting_permit(&self) -> Result<OwnedSemaphorePermit, Failure> {
-        Arc::clone(&self.0.acting).try_acquire_owned().map_err(|_| {
+        Arc::clone(&self.0.permits.acting).try_acquire_owned().map_err(|_| {
             let what = format!("{ACTING} requests act on runs already; try again in a moment");
             Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", what)
         })
     }
 
-    /// The number of event streams.
+    /// The number of event streams of this config.
     pub(crate) fn open_streams(&self) -> usize {
         STREAMS - self.0.streams.available_permits()
     }
@@ -200,7 +259,8 @@ impl Server {
     }
 }
 
-fn router(server: Server) -> Router {
+/// The routes of the server of a config.
+pub(crate) fn router(server: Server) -> Router {
     let assets = Router::new()
         .route("/", get(|| asset(PAGE)))
         .route("/chat.css", get(|| asset(STYLE)))
@@ -212,11 +272,11 @@ fn router(server: Server) -> Router {
         .chain(hooks::routes())
         .fold(assets, |router, (path, methods)| router.route(path, methods))
         .nest(API, api::router())
-        .fallback(async || Failure::missing())
-        .method_not_allowed_fallback(async || Failure::wrong_method())
+        .fallback(async |uri: Uri| Surface::of(uri.path()).refuse(Failure::missing(), None))
+        .method_not_allowed_fallback(async |uri: Uri| {
+            Surface::of(uri.path()).refuse(Failure::wrong_method(), None)
+        })
         .layer(DefaultBodyLimit::max(BODY))
-        // The last layer is the outermost: a request is checked before anything reads it.
-        .layer(middleware::from_fn_with_state(server.clone(), guard))
         .with_state(server)
 }
 
@@ -247,6 +307,11 @@ impl Failure {
     pub(crate) fn with(mut self, field: &str, value: Value) -> Self {
         self.body[field] = value;
         self
+    }
+
+    /// Whether the request came without access, so that a log-in can help.
+    pub(crate) fn is_without_access(&self) -> bool {
+        self.status == StatusCode::UNAUTHORIZED
     }
 
     /// The answer to a request for what is not there.
@@ -347,12 +412,12 @@ struct SessionRequest {
 
 /// Exchanges the token of the printed address for a cookie.
 async fn begin_session(
-    State(server): State<Server>,
+    Extension(gateway): Extension<Gateway>,
     request: Request,
 ) -> Result<Response, Failure> {
     let SessionRequest { token } = body(request).await?;
-    let cookie = server.access().begin_session(&token).await.map_err(|refusal| match refusal {
-        LoginRefusal::WrongToken if server.access().token().is_some() => {
+    let cookie = gateway.access().begin_session(&token).await.map_err(|refusal| match refusal {
+        LoginRefusal::WrongToken if gateway.token().is_some() => {
             let what =
                 "the address is not valid any more; open the one that `conclave serve` printed";
             Failure::new(StatusCode::UNAUTHORIZED, "no_access", what)
@@ -362,19 +427,31 @@ async fn begin_session(
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
 }
 
-async fn list(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-) -> Result<Json<Value>, Failure> {
-    session.may(Action::List, None)?;
-    let rows = server.0.conversations.rows(|owner| session.may(Action::Read, Some(owner)).is_ok());
-    Ok(Json(json!({ "conversations": rows })))
+async fn list(Extension(visible): Extension<VisibleConfigs>) -> Result<Json<Value>, Failure> {
+    let mut rows = Vec::new();
+    for VisibleConfig { server, session } in visible.where_may(Action::List)? {
+        let is_visible = |owner: &Principal| session.may(Action::Read, Some(owner)).is_ok();
+        for row in server.0.conversations.rows(is_visible) {
+            let mut row = json!(row);
+            if let Some(name) = server.config_name() {
+                row["config"] = name.into();
+            }
+            rows.push(row);
+        }
+    }
+    let mut list = json!({ "conversations": rows });
+    if !visible.names().is_empty() {
+        // Those in which the person can begin one.
+        let begins = visible.where_may(Action::Start).unwrap_or_default();
+        let begins =
+            begins.iter().filter(|config| config.server.0.conversations.channel().is_some());
+        list["configs"] = begins.map(|config| config.server.name()).collect();
+    }
+    Ok(Json(list))
 }
 
-async fn begin(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-) -> Result<Response, Failure> {
+async fn begin(Extension(visible): Extension<VisibleConfigs>) -> Result<Response, Failure> {
+    let VisibleConfig { server, session } = visible.choose(None)?;
     session.may(Action::Start, None)?;
     let conversation = server.0.conversations.begin(session.identity.principal.clone()).await?;
     server.until_stored(conversation.room()).await?;
@@ -411,7 +488,7 @@ async fn message(
 ) -> Result<Json<Value>, Failure> {
     let conversation = server.conversation(&session, Action::Say, &id)?;
     let MessageRequest { text, key } = body(request).await?;
-    let channel = server.0.conversations.channel().clone();
+    let channel = server.0.conversations.channel().cloned().ok_or_else(Failure::missing)?;
     let sender = session.name().unwrap_or_default().to_owned();
     let inbound = Inbound { sender, key: Some(key), ..Inbound::new(channel, text) };
     let handle = conversation.handle().ok_or_else(Failure::over)?;

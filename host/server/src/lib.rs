@@ -1,4 +1,4 @@
-//! The server of `conclave serve`: the rooms of a config for browsers. It has the access of
+//! The server of `conclave serve`: the rooms of configs for browsers. It has the access of
 //! people, their connections, the conversations and the page. It makes no decisions about tasks,
 //! prints nothing and reads no environment: what its operator has to know goes through
 //! [`Operator`].
@@ -8,31 +8,47 @@
 
 mod access;
 mod api;
+mod cached;
 mod connections;
 mod conversation;
 mod conversations;
+mod current_config;
+mod entity_tag;
 mod error;
 mod events;
+mod folds;
 mod followers;
+mod gateway;
 mod hooks;
 mod http;
+mod markdown;
+#[cfg(feature = "oidc")]
+mod oidc;
+mod open_questions;
 mod operator;
 mod page;
 mod people;
 mod proxy;
 mod readers;
+mod readiness;
+mod refusals;
+mod run_request;
 mod runs;
+mod server_access;
 mod sessions;
 mod tls;
 mod tokens;
+mod visible_configs;
 
-pub use access::{Access, Address, Encryption};
+pub use access::{Address, Encryption};
 pub use conversations::{Conversations, RoomParts};
 pub use error::ServerError;
-pub use http::Server;
+pub use gateway::{ConfigParts, Gateway};
+#[cfg(feature = "oidc")]
+pub use oidc::{Oidc, OidcError};
 pub use operator::Operator;
 pub use people::People;
 
 pub use runs::API_RUN;
-pub use tls::{ServerTls, TlsError};
+pub use tls::{ServerTls, TlsError, certificate_der};
 pub use tokens::{NewToken, PersonToken, TokenFile};

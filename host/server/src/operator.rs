@@ -26,6 +26,16 @@ pub trait Operator: Send + Sync + 'static {
     /// The certificate of the server has changed and cannot be used: that before stays.
     fn certificate_unusable(&self, error: &TlsError);
 
+    /// The server stops, and waits for these requests, each with its method and path.
+    fn draining(&self, requests: &[String]);
+
+    /// The server ends without the answers to these requests.
+    fn given_up(&self, requests: &[String]);
+
+    /// People cannot log in at their provider, for this reason. It is reported once, until somebody
+    /// can again.
+    fn provider_failed(&self, error: &dyn Display);
+
     /// The token of a public address was used, and this one is valid from now on.
     fn token_renewed(&self, token: &str);
 }

@@ -3,28 +3,27 @@
 //! keep it current and fetch more, and no other script can run.
 
 mod act;
+mod audit;
+mod budgets;
 mod event;
 mod inbox;
+pub(crate) mod login;
 mod parts;
+mod rights;
 mod run;
 mod runs;
 mod text;
 
-use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::http::header::{CONTENT_TYPE, LOCATION, SET_COOKIE};
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use conclave_core::policy::roles::Action;
 use maud::{DOCTYPE, Markup, html};
 
-use crate::http::{Failure, Server, form_body, now};
+use self::login::LoginForm;
+use crate::http::{Failure, Server, now};
 use crate::sessions::Session;
-
-/// The path to which a page's form sends a token.
-pub(crate) const LOGIN: &str = "/login";
-/// The first page after a log-in.
-const FIRST: &str = "/runs";
 
 const STYLE: (&str, &str) = ("text/css; charset=utf-8", include_str!("page/page.css"));
 const LIVE: (&str, &str) = ("text/javascript; charset=utf-8", include_str!("page/live.js"));
@@ -41,16 +40,23 @@ pub(crate) enum Place {
     Conversations,
     Runs,
     Inbox,
+    Rights,
+    Budgets,
+    Audit,
 }
 
 impl Place {
-    const ALL: [Self; 3] = [Self::Runs, Self::Inbox, Self::Conversations];
+    const ALL: [Self; 6] =
+        [Self::Runs, Self::Inbox, Self::Conversations, Self::Budgets, Self::Rights, Self::Audit];
 
     fn path(self) -> &'static str {
         match self {
             Self::Conversations => "/",
             Self::Runs => "/runs",
             Self::Inbox => "/inbox",
+            Self::Rights => "/rights",
+            Self::Budgets => "/budgets",
+            Self::Audit => "/audit",
         }
     }
 
@@ -59,24 +65,31 @@ impl Place {
             Self::Conversations => "Conversations",
             Self::Runs => "Runs",
             Self::Inbox => "Inbox",
+            Self::Rights => "Rights",
+            Self::Budgets => "Budgets",
+            Self::Audit => "Audit",
         }
     }
 
     /// The action that a person must be allowed to see the place.
     fn action(self) -> Action {
         match self {
-            Self::Conversations | Self::Runs | Self::Inbox => Action::List,
+            Self::Conversations | Self::Runs | Self::Inbox | Self::Budgets => Action::List,
+            Self::Rights => Action::Inspect,
+            Self::Audit => Action::Audit,
         }
     }
 }
+
+/// The path of the form that refuses several calls.
+pub(crate) const REFUSE_SELECTED: &str = inbox::REFUSE;
 
 /// The routes of the pages.
 pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Server>)> {
     let file = |(path, (kind, text))| (path, get(async move || ([(CONTENT_TYPE, kind)], text)));
     // The address of a form is that of its page, for a browser that asks for it later.
     let pages = [
-        (LOGIN, post(log_in)),
-        ("/runs", get(runs::list)),
+        ("/runs", get(runs::list).post(act::start)),
         ("/runs/{run}", get(run::show)),
         ("/runs/{run}/messages", post(act::say).get(act::to_run)),
         ("/runs/{run}/stop", post(act::stop).get(act::to_run)),
@@ -85,19 +98,15 @@ pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Server>)> {
         ("/runs/{run}/background", get(parts::background)),
         ("/runs/{run}/changes", get(parts::changes).post(act::decide_changes)),
         ("/runs/{run}/audit", get(parts::audit)),
+        ("/runs/{run}/budget", get(budgets::of_run)),
         ("/runs/{run}/questions/{id}", post(act::settle).get(act::to_inbox)),
         ("/inbox", get(inbox::list)),
+        (inbox::REFUSE, post(act::refuse_selected).get(act::to_list)),
+        ("/rights", get(rights::show)),
+        ("/budgets", get(budgets::list)),
+        ("/audit", get(audit::show)),
     ];
-    FILES.into_iter().map(file).chain(pages).collect()
-}
-
-/// Whether a browser that asks for this path is to be answered with a page.
-pub(crate) fn is_page(path: &str) -> bool {
-    let is_below = |place: &str| path.strip_prefix(place).is_some_and(|rest| rest.starts_with('/'));
-    path == LOGIN
-        || Place::ALL.iter().any(|place| {
-            *place != Place::Conversations && (path == place.path() || is_below(place.path()))
-        })
+    FILES.into_iter().map(file).chain(pages).chain(login::routes()).collect()
 }
 
 /// A page that is not there, or not for this person.
@@ -126,7 +135,7 @@ impl IntoResponse for PageFailure {
 
 /// The page in place of one that is refused. Without access it has the form to log in, which leads
 /// to the page of the request.
-pub(crate) fn refused(failure: Failure, path: Option<&str>) -> Response {
+pub(crate) fn refused(failure: Failure, login: Option<&LoginForm<'_>>) -> Response {
     let (status, body) = failure.into_parts();
     let message = body["message"].as_str().unwrap_or_default();
     let title = match status {
@@ -142,41 +151,23 @@ pub(crate) fn refused(failure: Failure, path: Option<&str>) -> Response {
         &html! {
             h1 { (title) }
             p.problem role="alert" { (message) }
-            @if status == StatusCode::UNAUTHORIZED {
-                form.login method="post" action=(LOGIN) {
-                    input type="hidden" name="page" value=[path];
-                    label for="token" { "Token" }
-                    input id="token" name="token" type="password" autocomplete="current-password" required;
-                    button type="submit" { "Log in" }
+            @if let Some(login) = login.filter(|_| status == StatusCode::UNAUTHORIZED) { (login) }
+            // The page is of one config, and the address names none.
+            @if let Some(login) = login && status == StatusCode::BAD_REQUEST
+                && let Some(configs) = body["configs"].as_array() {
+                ul.configs {
+                    @for name in configs.iter().filter_map(|name| name.as_str()) {
+                        li {
+                            a href=(text::address(login.page, [("config", Some(name))])) {
+                                (text::foreign(name))
+                            }
+                        }
+                    }
                 }
             }
         },
     );
     (status, page).into_response()
-}
-
-/// Exchanges a token for a cookie, for a form without a script.
-async fn log_in(State(server): State<Server>, request: Request) -> Response {
-    let body = match form_body(request).await {
-        Ok(body) => body,
-        Err(failure) => return refused(failure, None),
-    };
-    let (mut token, mut page) = (String::new(), FIRST.to_owned());
-    for (name, value) in url::form_urlencoded::parse(body.as_bytes()) {
-        match &*name {
-            "token" => value.trim().clone_into(&mut token),
-            // Only a page of this server: an address of another site is none.
-            "page" if is_page(&value) && value != LOGIN => page = value.into_owned(),
-            _ => {}
-        }
-    }
-    match server.access().begin_session(&token).await {
-        Ok(cookie) => {
-            let headers = [(SET_COOKIE, cookie), (LOCATION, page)];
-            (StatusCode::SEE_OTHER, headers).into_response()
-        }
-        Err(refusal) => refused(refusal.into(), Some(&page)),
-    }
 }
 
 /// A page of a place.
@@ -222,16 +213,47 @@ fn navigation(here: Option<Place>, session: &Session) -> Markup {
             ul {
                 @for place in Place::ALL.iter().filter(|place| may(place)) {
                     li {
-                        a href=(place.path()) aria-current=[(here == Some(*place)).then_some("page")] {
+                        a href=(text::address(place.path(), [("config", session.config())]))
+                            aria-current=[(here == Some(*place)).then_some("page")] {
                             (place.name())
                         }
                     }
                 }
             }
         }
+        (chooser(here, session))
         p.who {
             @if let Some(name) = session.name() { b { (text::foreign(name)) } " " }
-            span { (session.identity.role.as_str()) }
+            // Of several configs the role at one says nothing about the others.
+            @if session.config().is_some() || session.configs().next().is_none() {
+                span { (session.identity.role.as_str()) }
+            }
+        }
+    }
+}
+
+/// The configs that the person sees, if there are several: each leads to its part of the place.
+fn chooser(here: Option<Place>, session: &Session) -> Markup {
+    let path = here.unwrap_or(Place::Runs).path();
+    html! {
+        @if session.configs().next().is_some() {
+            nav.configs aria-label="Configs" {
+                ul {
+                    li {
+                        a href=(path) aria-current=[session.config().is_none().then_some("true")] {
+                            "All configs"
+                        }
+                    }
+                    @for name in session.configs() {
+                        li {
+                            a href=(text::address(path, [("config", Some(name))]))
+                                aria-current=[(session.config() == Some(name)).then_some("true")] {
+                                (text::foreign(name))
+                            }
+                        }
+                    }
+                }
+            }
         }
     }
 }

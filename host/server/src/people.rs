@@ -1,6 +1,7 @@
 //! The people who may use a server, with their tokens: those of the config, and those of a file
 //! that is read again when it changes. Decides who a token belongs to; attempts are slowed.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -11,10 +12,12 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 use conclave_core::config::ServerConfig;
 use conclave_core::types::ids::{Millis, Principal};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
+#[cfg(feature = "oidc")]
+use crate::oidc::Oidc;
 use crate::proxy::ProxiedPeople;
-use crate::sessions::{Credential, Identity};
+use crate::sessions::{Credential, Identity, SecretDigest, digest};
 use crate::tokens::{PersonToken, TokenFile, name_of, verify};
 
 /// Attempts to log in that are looked at or wait; one more is refused at once.
@@ -25,21 +28,38 @@ const FAILED_PAUSE: Duration = Duration::from_secs(1);
 const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5bm9ib2R5$\
                       bm9ib2R5bm9ib2R5bm9ib2R5bm9ib2R5bm9ib2R5bm8";
 
-/// The people of a server.
+/// The people of a config.
 pub struct People {
-    of_config: Vec<PersonToken>,
+    of_config: Mutex<ConfigPeople>,
     file: Option<TokenFile>,
-    /// The config of the server, which some tokens are for.
+    /// The config, which some tokens are for.
     config: PathBuf,
     /// All valid tokens.
     tokens: Mutex<Vec<PersonToken>>,
     are_known: AtomicBool,
+    /// The provider at which others log in.
+    #[cfg(feature = "oidc")]
+    oidc: Mutex<Option<Arc<Oidc>>>,
+}
+
+/// The people that a config names.
+struct ConfigPeople {
+    tokens: Vec<PersonToken>,
     /// Those whom a proxy names.
     proxied: Option<ProxiedPeople>,
-    attempts: Arc<Semaphore>,
+}
+
+/// The attempts to log in at a server, which are slowed.
+pub(crate) struct LoginAttempts {
+    permits: Arc<Semaphore>,
+    /// The tokens that are verified now.
+    pending: Mutex<BTreeMap<SecretDigest, watch::Receiver<Option<Verified>>>>,
     /// Held while a token is verified, which takes memory and a processor.
     verifying: tokio::sync::Mutex<()>,
 }
+
+/// The outcome of a verification: which of the stored tokens it is.
+type Verified = Result<PersonToken, LoginRefusal>;
 
 /// The reason why nobody is logged in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,30 +85,64 @@ impl People {
         file: Option<TokenFile>,
         config: PathBuf,
     ) -> io::Result<Self> {
-        let of_config = server.users.iter().filter_map(|(name, user)| {
-            Some(PersonToken {
-                name: name.clone(),
-                role: user.role,
-                config: None,
-                hash: user.token_hash.clone()?,
-                created: Millis::default(),
-            })
-        });
         let people = Self {
-            of_config: of_config.collect(),
+            of_config: Mutex::new(ConfigPeople::of(server)),
             file,
             config,
             tokens: Mutex::default(),
             are_known: AtomicBool::default(),
-            proxied: ProxiedPeople::of(server),
-            attempts: Arc::new(Semaphore::new(ATTEMPTS)),
-            verifying: tokio::sync::Mutex::default(),
+            #[cfg(feature = "oidc")]
+            oidc: Mutex::default(),
         };
         let tokens = people.read()?;
-        let are_known = !tokens.is_empty() || people.proxied.is_some();
+        let are_known = !tokens.is_empty() || people.of_config().proxied.is_some();
         people.are_known.store(are_known, Ordering::Relaxed);
         *people.tokens() = tokens;
         Ok(people)
+    }
+
+    /// Takes those of a config that was read again. Returns whether people of another provider log
+    /// in from now on. Who has access by a token, the next [`reload`](Self::reload) says.
+    pub(crate) fn replace(&self, next: Self) -> bool {
+        self.are_known.fetch_or(next.are_known(), Ordering::Relaxed);
+        *self.of_config() = next.of_config.into_inner().unwrap_or_else(PoisonError::into_inner);
+        #[cfg(feature = "oidc")]
+        {
+            let next = next.oidc.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let mut oidc = self.oidc.lock().unwrap_or_else(PoisonError::into_inner);
+            let config = |oidc: &Option<Arc<Oidc>>| oidc.as_ref().map(|oidc| oidc.config().clone());
+            // The same one knows the log-ins that it has ended.
+            let is_other = config(&next) != config(&oidc);
+            if is_other {
+                *oidc = next;
+            }
+            is_other
+        }
+        #[cfg(not(feature = "oidc"))]
+        false
+    }
+
+    /// The same people, and those of a provider.
+    #[cfg(feature = "oidc")]
+    #[must_use]
+    pub fn with_oidc(mut self, oidc: Oidc) -> Self {
+        self.are_known.store(true, Ordering::Relaxed);
+        self.oidc = Mutex::new(Some(Arc::new(oidc)));
+        self
+    }
+
+    /// The provider at which people log in.
+    #[cfg(feature = "oidc")]
+    pub(crate) fn oidc(&self) -> Option<Arc<Oidc>> {
+        self.oidc.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The host of the provider at which people log in.
+    pub(crate) fn provider_name(&self) -> Option<String> {
+        #[cfg(feature = "oidc")]
+        return self.oidc().map(|oidc| oidc.name().to_owned());
+        #[cfg(not(feature = "oidc"))]
+        None
     }
 
     /// Removes the header of a proxy from a request. Returns whom it names.
@@ -97,11 +151,12 @@ impl People {
         peer: Option<IpAddr>,
         headers: &mut HeaderMap,
     ) -> Result<Option<Identity>, LoginRefusal> {
-        self.proxied.as_ref().map_or(Ok(None), |proxied| proxied.take(peer, headers))
+        let of_config = self.of_config();
+        of_config.proxied.as_ref().map_or(Ok(None), |proxied| proxied.take(peer, headers))
     }
 
-    /// Whether a proxy names people, or they have tokens or had some since the start: the printed address gives access no
-    /// more, also after the last of them was revoked.
+    /// Whether a proxy or a provider names people, or they have tokens or had some since the start:
+    /// the printed address gives access no more, also after the last of them was revoked.
     #[must_use]
     pub fn are_known(&self) -> bool {
         self.are_known.load(Ordering::Relaxed)
@@ -112,7 +167,7 @@ impl People {
     pub(crate) fn reload(&self) -> (bool, io::Result<()>) {
         let (now, read) = match self.read() {
             Ok(tokens) => (tokens, Ok(())),
-            Err(error) => (self.of_config.clone(), Err(error)),
+            Err(error) => (self.of_config().tokens.clone(), Err(error)),
         };
         let mut tokens = self.tokens();
         let is_changed = *tokens != now;
@@ -121,9 +176,14 @@ impl People {
         (is_changed, read)
     }
 
-    /// Whether a person still has the token of a session, with the same role.
+    /// Whether a person still has the token of a session, with the same role. Whether those of a
+    /// provider have access, the provider says.
     pub(crate) fn has(&self, identity: &Identity) -> bool {
         let Identity { principal, role, credential } = identity;
+        #[cfg(feature = "oidc")]
+        if matches!(credential, Credential::Oidc(_)) {
+            return true;
+        }
         self.tokens().iter().any(|token| {
             *token.name == *principal.0
                 && token.role == *role
@@ -131,47 +191,25 @@ impl People {
         })
     }
 
-    /// Returns whom a token belongs to.
-    pub(crate) async fn identify(self: &Arc<Self>, token: &str) -> Result<Identity, LoginRefusal> {
-        let attempt = Arc::clone(&self.attempts).try_acquire_owned();
-        let Ok(attempt) = attempt else { return Err(LoginRefusal::Busy) };
-        let (people, token) = (Arc::clone(self), token.to_owned());
-        // In a task of its own: a client that leaves frees neither its place nor the processor.
-        let identifying = tokio::spawn(async move {
-            let _attempt = attempt;
-            let found = people.verify_alone(token).await;
-            if found.is_none() {
-                tokio::time::sleep(FAILED_PAUSE).await;
-            }
-            found
-        });
-        identifying.await.ok().flatten().ok_or(LoginRefusal::WrongToken)
+    /// The stored tokens that this one can be: those of the person whom it names.
+    pub(crate) fn candidates(&self, token: &str) -> Vec<PersonToken> {
+        let name = name_of(token);
+        self.tokens().iter().filter(|person| Some(&*person.name) == name).cloned().collect()
     }
 
-    async fn verify_alone(self: &Arc<Self>, token: String) -> Option<Identity> {
-        let _verifying = self.verifying.lock().await;
-        let people = Arc::clone(self);
-        let verifying = tokio::task::spawn_blocking(move || people.owner(&token));
-        verifying.await.ok().flatten()
-    }
-
-    fn owner(&self, token: &str) -> Option<Identity> {
-        let name = name_of(token)?;
-        let candidates: Vec<PersonToken> =
-            self.tokens().iter().filter(|person| person.name == name).cloned().collect();
-        if candidates.is_empty() {
-            verify(token, NOBODY);
-        }
-        let person = candidates.into_iter().find(|person| verify(token, &person.hash))?;
+    /// The person with this stored token, and its role here; `None` if the token is not valid here.
+    pub(crate) fn identity(&self, name: &str, hash: &str) -> Option<Identity> {
+        let tokens = self.tokens();
+        let person = tokens.iter().find(|token| token.name == name && token.hash == hash)?;
         Some(Identity {
-            principal: Principal(person.name.into()),
+            principal: Principal(person.name.as_str().into()),
             role: person.role,
-            credential: Credential::Token(person.hash),
+            credential: Credential::Token(person.hash.clone()),
         })
     }
 
     fn read(&self) -> io::Result<Vec<PersonToken>> {
-        let mut tokens = self.of_config.clone();
+        let mut tokens = self.of_config().tokens.clone();
         let of_file = self.file.as_ref().map(TokenFile::read).transpose()?;
         tokens.extend(
             of_file
@@ -185,6 +223,97 @@ impl People {
     fn tokens(&self) -> MutexGuard<'_, Vec<PersonToken>> {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn of_config(&self) -> MutexGuard<'_, ConfigPeople> {
+        self.of_config.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ConfigPeople {
+    fn of(server: &ServerConfig) -> Self {
+        let tokens = server.users.iter().filter_map(|(name, user)| {
+            Some(PersonToken {
+                name: name.clone(),
+                role: user.role,
+                config: None,
+                hash: user.token_hash.clone()?,
+                created: Millis::default(),
+            })
+        });
+        Self { tokens: tokens.collect(), proxied: ProxiedPeople::of(server) }
+    }
+}
+
+impl LoginAttempts {
+    pub(crate) fn new() -> Self {
+        Self {
+            permits: Arc::new(Semaphore::new(ATTEMPTS)),
+            pending: Mutex::default(),
+            verifying: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Returns which of the stored tokens this one is. Requests that come with one token at once are
+    /// one attempt.
+    pub(crate) async fn verify(
+        self: &Arc<Self>,
+        token: &str,
+        candidates: Vec<PersonToken>,
+    ) -> Verified {
+        let mut verified = self.verification(token, candidates)?;
+        let verified = verified.wait_for(Option::is_some).await;
+        verified.ok().and_then(|verified| verified.clone()).unwrap_or(Err(LoginRefusal::WrongToken))
+    }
+
+    /// Returns where the outcome for a token appears, and begins its verification unless it is in
+    /// progress.
+    fn verification(
+        self: &Arc<Self>,
+        token: &str,
+        candidates: Vec<PersonToken>,
+    ) -> Result<watch::Receiver<Option<Verified>>, LoginRefusal> {
+        let (digest, mut pending) = (digest(token), self.pending());
+        if let Some(verified) = pending.get(&digest) {
+            return Ok(verified.clone());
+        }
+        let attempt = Arc::clone(&self.permits).try_acquire_owned();
+        let Ok(attempt) = attempt else { return Err(LoginRefusal::Busy) };
+        let (outcome, verified) = watch::channel(None);
+        pending.insert(digest, verified.clone());
+        let (attempts, token) = (Arc::clone(self), token.to_owned());
+        // In a task of its own: a client that leaves frees neither its place nor the processor.
+        tokio::spawn(async move {
+            let _attempt = attempt;
+            let found = attempts.verify_alone(token, candidates).await;
+            if found.is_none() {
+                tokio::time::sleep(FAILED_PAUSE).await;
+            }
+            // Removed first: whoever comes now begins anew, and sees a token that was revoked.
+            attempts.pending().remove(&digest);
+            outcome.send_replace(Some(found.ok_or(LoginRefusal::WrongToken)));
+        });
+        Ok(verified)
+    }
+
+    fn pending(&self) -> MutexGuard<'_, BTreeMap<SecretDigest, watch::Receiver<Option<Verified>>>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn verify_alone(
+        &self,
+        token: String,
+        candidates: Vec<PersonToken>,
+    ) -> Option<PersonToken> {
+        let _verifying = self.verifying.lock().await;
+        let verifying = tokio::task::spawn_blocking(move || {
+            name_of(&token)?;
+            if candidates.is_empty() {
+                verify(&token, NOBODY);
+            }
+            candidates.into_iter().find(|person| verify(&token, &person.hash))
+        });
+        verifying.await.ok().flatten()
+    }
 }
 
 #[cfg(test)]
@@ -194,6 +323,12 @@ mod tests {
 
     use super::*;
     use crate::tokens::NewToken;
+
+    async fn identify(people: &People, token: &str) -> Result<Identity, LoginRefusal> {
+        let attempts = Arc::new(LoginAttempts::new());
+        let found = attempts.verify(token, people.candidates(token)).await?;
+        people.identity(&found.name, &found.hash).ok_or(LoginRefusal::WrongToken)
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_token_belongs_to_its_person_until_it_is_revoked() {
@@ -213,28 +348,64 @@ mod tests {
         file.edit(|tokens| tokens.push(token("/other.toml"))).unwrap();
         let user = ServerUser { role: Role::Approver, token_hash: Some(ada.hash.clone()) };
         let users = [("ada".to_owned(), user)].into();
-        let server = ServerConfig { users, proxy: None };
+        let server = ServerConfig { users, ..ServerConfig::default() };
         let people = People::find(&server, Some(file.clone()), "/c.toml".into()).unwrap();
-        let people = Arc::new(people);
         assert!(people.are_known());
-        let found = people.identify(&ada.token).await.unwrap();
+        let found = identify(&people, &ada.token).await.unwrap();
         assert_eq!((&*found.principal.0, found.role), ("ada", Role::Approver));
-        let refusal = people.identify(&bob.token).await.unwrap_err();
+        let refusal = identify(&people, &bob.token).await.unwrap_err();
         assert_eq!(refusal, LoginRefusal::WrongToken, "it is for another config");
         file.edit(|tokens| tokens.push(token("/c.toml"))).unwrap();
         assert!(people.reload().0 && !people.reload().0);
-        let found_bob = people.identify(&bob.token).await.unwrap();
+        let found_bob = identify(&people, &bob.token).await.unwrap();
         assert_eq!(found_bob.role, Role::Viewer);
         assert!(people.has(&found) && people.has(&found_bob));
         assert!(!people.has(&Identity { role: Role::Admin, ..found_bob.clone() }));
         let stolen = bob.token.replace("bob.", "ada.");
         for wrong in [stolen.as_str(), "", "bob", &bob.hash] {
-            assert_eq!(people.identify(wrong).await.unwrap_err(), LoginRefusal::WrongToken);
+            assert_eq!(identify(&people, wrong).await.unwrap_err(), LoginRefusal::WrongToken);
         }
         file.edit(Vec::clear).unwrap();
         assert!(people.has(&found_bob) && people.reload().0 && !people.has(&found_bob));
-        assert!(people.identify(&bob.token).await.is_err() && people.has(&found));
+        let role = Role::Viewer;
+        let demoted = ServerUser { role, token_hash: Some(ada.hash.clone()) };
+        let users = [("ada".to_owned(), demoted)].into();
+        let server = ServerConfig { users, ..ServerConfig::default() };
+        let next = People::find(&server, Some(file.clone()), "/c.toml".into()).unwrap();
+        assert!(!people.replace(next), "there is no provider");
+        assert!(people.has(&found), "until the next look");
+        assert!(people.reload().0 && !people.has(&found), "the config was read again");
+        let found = Identity { role, ..found };
+        assert!(identify(&people, &bob.token).await.is_err() && people.has(&found));
         std::fs::write(file.path(), "?").unwrap();
         assert!(people.reload().1.is_err() && people.has(&found));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_requests_with_one_token_are_one_attempt() {
+        let token = NewToken::of("ada").unwrap();
+        let user = ServerUser { role: Role::User, token_hash: Some(token.hash.clone()) };
+        let users = [("ada".to_owned(), user)].into();
+        let server = ServerConfig { users, ..ServerConfig::default() };
+        let people = People::find(&server, None, "/c.toml".into()).unwrap();
+        let attempts = Arc::new(LoginAttempts::new());
+        let identify = |token: &str| {
+            let (attempts, candidates) = (Arc::clone(&attempts), people.candidates(token));
+            let token = token.to_owned();
+            tokio::spawn(async move { attempts.verify(&token, candidates).await })
+        };
+        let right: Vec<_> = (0..8 * ATTEMPTS).map(|_| identify(&token.token)).collect();
+        for answer in right {
+            assert_eq!(answer.await.unwrap().unwrap().name, "ada");
+        }
+        assert!(attempts.pending().is_empty(), "nothing is remembered");
+        // Others are attempts of their own.
+        let wrong: Vec<_> = (0..=ATTEMPTS).map(|number| identify(&number.to_string())).collect();
+        let mut refusals = Vec::new();
+        for answer in wrong {
+            refusals.push(answer.await.unwrap().unwrap_err());
+        }
+        let busy = refusals.iter().filter(|refusal| **refusal == LoginRefusal::Busy).count();
+        assert_eq!(busy, 1, "{refusals:?}");
     }
 }

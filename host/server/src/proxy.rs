@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use axum::http::{HeaderMap, HeaderName};
 use conclave_core::config::{ServerConfig, TrustedProxy};
 use conclave_core::policy::roles::Role;
-use conclave_core::types::ids::{OPERATOR, Principal};
+use conclave_core::types::ids::{OIDC_PREFIX, OPERATOR, Principal};
 
 use crate::people::LoginRefusal;
 use crate::sessions::{Credential, Identity};
@@ -64,8 +64,10 @@ impl ProxiedPeople {
 /// Whether a text can be the name of one person.
 fn is_name(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b',' | b';' | b'"');
-    // The runs of the terminal have that owner, and whoever had the name would have them.
-    text != OPERATOR && text.len() <= NAME && text.bytes().all(is_plain)
+    // Whoever had the name of the terminal's owner, or of a person of a provider, would have their
+    // runs.
+    let is_others = text == OPERATOR || text.starts_with(OIDC_PREFIX);
+    !is_others && text.len() <= NAME && text.bytes().all(is_plain)
 }
 
 #[cfg(test)]
@@ -80,7 +82,7 @@ mod tests {
         let from = ["127.0.0.1/32", "10.0.0.0/8"].map(|network| network.parse().unwrap()).into();
         let proxy = Some(TrustedProxy { header: "x-forwarded-user".to_owned(), from, role });
         let users = [("ada@example.org".to_owned(), ada)].into();
-        ProxiedPeople::of(&ServerConfig { users, proxy }).unwrap()
+        ProxiedPeople::of(&ServerConfig { users, proxy, ..ServerConfig::default() }).unwrap()
     }
 
     fn identity_of(
@@ -112,10 +114,11 @@ mod tests {
             assert_eq!(identity_of(&people_with_role, peer, &[ada, b"bob"]), Ok(None), "{peer}");
         }
         let long = "a".repeat(NAME + 1);
-        let hostile: [&[&[u8]]; 9] = [
+        let hostile: [&[&[u8]]; 10] = [
             &[ada, b"bob"],
             &[ada, ada],
             &[b"operator"],
+            &[b"oidc:ada"],
             &[b"ada,bob"],
             &[b"ada bob"],
             &[b"ad\ta"],

@@ -24,7 +24,7 @@ struct ReadersState {
 }
 
 /// The store could not be read. Its operator has seen the reason.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadFailed;
 
 impl Readers {

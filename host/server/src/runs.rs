@@ -16,9 +16,11 @@ use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::journal::Journals;
 use conclave_runtime::store::{RunFilter, RunRow, RunState, StoreAddress, StoreReader};
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber, Subscribers};
-use conclave_runtime::{Prepared, Run, RunInput, RunOptions, SessionError};
+use conclave_runtime::{Run, RunInput, RunOptions, SessionError};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
+use crate::current_config::CurrentConfig;
 use crate::error::ServerError;
 use crate::operator::Operator;
 
@@ -31,12 +33,14 @@ const LOOK: Duration = Duration::from_secs(2);
 
 /// The runs of a server that people started by the API.
 pub(crate) struct Runs {
-    prepared: Arc<Prepared>,
+    current: Arc<CurrentConfig>,
     journals: Arc<dyn Journals>,
     subscribers: Vec<Arc<dyn Subscriber>>,
     operator: Arc<dyn Operator>,
     store: StoreAddress,
     active: Arc<Mutex<BTreeMap<RoomId, Arc<ActiveRun>>>>,
+    /// The loops of the runs; `None` once they were stopped.
+    loops: Mutex<Option<JoinSet<()>>>,
 }
 
 /// A run whose loop works in this process.
@@ -70,18 +74,36 @@ pub(crate) enum StartRefusal {
 
 impl Runs {
     pub(crate) fn new(
-        prepared: Arc<Prepared>,
+        current: Arc<CurrentConfig>,
         journals: Arc<dyn Journals>,
         subscribers: Vec<Arc<dyn Subscriber>>,
         operator: Arc<dyn Operator>,
         store: StoreAddress,
     ) -> Self {
-        Self { prepared, journals, subscribers, operator, store, active: Arc::default() }
+        let loops = Mutex::new(Some(JoinSet::new()));
+        Self { current, journals, subscribers, operator, store, active: Arc::default(), loops }
+    }
+
+    /// Stops the loops of all runs without an end, and returns when none of them writes any more.
+    pub(crate) async fn stop_loops(&self) {
+        let loops = lock(&self.loops).take();
+        if let Some(mut loops) = loops {
+            loops.shutdown().await;
+        }
+        self.active().clear();
+    }
+
+    /// Runs a loop beside the requests. Once all were stopped it is dropped.
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        if let Some(loops) = lock(&self.loops).as_mut() {
+            while loops.try_join_next().is_some() {}
+            loops.spawn(work);
+        }
     }
 
     /// The task that a run begins with, unless its request names another.
-    pub(crate) fn entry(&self) -> &TaskName {
-        &self.prepared.setup().entry
+    pub(crate) fn entry(&self) -> TaskName {
+        self.current.prepared().setup().entry.clone()
     }
 
     /// A receiver that is notified of changes of this run; `None` for a run of another process.
@@ -89,35 +111,36 @@ impl Runs {
         self.active().get(run).map(|active| active.changed.subscribe())
     }
 
-    /// Starts a run of this person, and returns when it is durable. A run of this id that starts
-    /// already, for the same request sent twice, is waited for.
+    /// Starts a run of this person, and returns when it is durable, with whether this call started it.
+    /// A run of this id that starts already, for the same request sent twice, is waited for.
     pub(crate) async fn start(
         &self,
         id: &RoomId,
         owner: Principal,
         (task, text): (Option<TaskName>, String),
-    ) -> Result<(), StartRefusal> {
-        let mut stage = {
+    ) -> Result<bool, StartRefusal> {
+        let (mut stage, is_new) = {
             let mut active = self.active();
             match active.get(id) {
-                Some(run) => run.stage.subscribe(),
+                Some(run) => (run.stage.subscribe(), false),
                 None if active.len() >= AT_ONCE => return Err(StartRefusal::LimitReached),
                 None => {
                     let run = ActiveRun::new(id.clone());
                     let input =
                         RunInput { entry: task, content: Some(text), ..RunInput::default() };
-                    let started = self.prepared.start(input, self.options(&run, owner));
+                    let prepared = self.current.prepared();
+                    let started = prepared.start(input, self.options(&run, owner));
                     let work = started.map_err(|error| self.refusal(id, error))?;
                     let stage = run.stage.subscribe();
                     active.insert(id.clone(), Arc::clone(&run));
                     self.follow(run, work);
-                    stage
+                    (stage, true)
                 }
             }
         };
         let decided = stage.wait_for(|stage| *stage != RunStage::Opening).await;
         match decided.as_deref() {
-            Ok(RunStage::Stored) => Ok(()),
+            Ok(RunStage::Stored) => Ok(is_new),
             _ => Err(StartRefusal::Failed),
         }
     }
@@ -152,7 +175,7 @@ impl Runs {
                 // In a folder it is this process that has them.
                 RunState::Running if is_shared => {
                     let runs = Arc::clone(self);
-                    tokio::spawn(async move { runs.resume_when_free(row).await });
+                    self.spawn(async move { runs.resume_when_free(row).await });
                 }
                 _ => self.resume_run(&row).await,
             }
@@ -181,7 +204,8 @@ impl Runs {
     async fn resume_run(&self, row: &RunRow) {
         let run = ActiveRun::new(row.run.clone());
         let owner = Principal(row.principal.as_str().into());
-        match self.prepared.reopen(&row.run, self.options(&run, owner)).await {
+        let prepared = self.current.prepared();
+        match prepared.reopen(&row.run, self.options(&run, owner)).await {
             Ok(session) if session.is_cut_off() => {
                 self.operator.components_changed(&row.run, session.changed_components());
                 run.stage.send_replace(RunStage::Stored);
@@ -196,7 +220,7 @@ impl Runs {
     /// Brings a run to its end, beside the requests.
     fn follow(&self, run: Arc<ActiveRun>, work: Run) {
         let (active, operator) = (Arc::clone(&self.active), Arc::clone(&self.operator));
-        tokio::spawn(async move {
+        self.spawn(async move {
             let ended: Result<Arc<Outcome>, SessionError> = work.outcome().await;
             if let Err(error) = ended {
                 operator.room_failed(&run.run, &error);

@@ -2,6 +2,7 @@
 //! a time, in the place of a newer one, or when its token is revoked.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conclave_core::policy::roles::{Action, Role, RoleRefusal, may};
@@ -9,7 +10,7 @@ use conclave_core::types::ids::Principal;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
-/// The time after which a browser has to log in again.
+/// The time after which a browser with a token has to log in again.
 pub(crate) const SESSION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Sessions at once. One more ends the oldest.
 const SESSIONS: usize = 256;
@@ -24,6 +25,16 @@ pub(crate) struct Identity {
     pub(crate) credential: Credential,
 }
 
+impl Identity {
+    /// Whether a provider has identified the person.
+    pub(crate) fn is_of_provider(&self) -> bool {
+        #[cfg(feature = "oidc")]
+        return matches!(self.credential, Credential::Oidc(_));
+        #[cfg(not(feature = "oidc"))]
+        false
+    }
+}
+
 /// How a person was identified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Credential {
@@ -33,6 +44,9 @@ pub(crate) enum Credential {
     Token(String),
     /// By the header of a trusted proxy.
     Proxy,
+    /// By a provider of OpenID Connect, in the log-in with this number.
+    #[cfg(feature = "oidc")]
+    Oidc(u64),
 }
 
 /// A session, as the handler of a request sees it.
@@ -41,9 +55,32 @@ pub(crate) struct Session {
     pub(crate) identity: Identity,
     /// Closed when the session ends.
     open: watch::Receiver<()>,
+    /// The configs that the person sees, if there are several.
+    configs: Arc<[Arc<str>]>,
+    /// The config of the request; `None` if it is about several.
+    config: Option<Arc<str>>,
 }
 
 impl Session {
+    fn new(identity: Identity, open: watch::Receiver<()>) -> Self {
+        Self { identity, open, configs: Arc::default(), config: None }
+    }
+
+    /// The session of a request of somebody who sees these configs.
+    pub(crate) fn among(self, configs: Arc<[Arc<str>]>, config: Option<Arc<str>>) -> Self {
+        Self { configs, config, ..self }
+    }
+
+    /// The names of the configs that the person sees, if there are several.
+    pub(crate) fn configs(&self) -> impl Iterator<Item = &str> {
+        self.configs.iter().map(|name| &**name)
+    }
+
+    /// The name of the config of the request, if it is about one of several.
+    pub(crate) fn config(&self) -> Option<&str> {
+        self.config.as_deref().filter(|_| !self.configs.is_empty())
+    }
+
     /// Decides whether this person may do something; see [`may`].
     pub(crate) fn may(&self, action: Action, owner: Option<&Principal>) -> Result<(), RoleRefusal> {
         may(&self.identity.principal, self.identity.role, action, owner)
@@ -56,7 +93,7 @@ impl Session {
 
     /// A session for one request, which ends with `open`.
     pub(crate) fn of_request(identity: Identity, open: watch::Receiver<()>) -> Self {
-        Self { identity, open }
+        Self::new(identity, open)
     }
 
     /// Returns when the session has ended.
@@ -65,9 +102,12 @@ impl Session {
     }
 }
 
+/// The digest of a secret, which tells nothing about it.
+pub(crate) type SecretDigest = [u8; 32];
+
 /// All sessions, by the digest of their secrets.
 #[derive(Default)]
-pub(crate) struct Sessions(BTreeMap<[u8; 32], ActiveSession>);
+pub(crate) struct Sessions(BTreeMap<SecretDigest, ActiveSession>);
 
 struct ActiveSession {
     end: Instant,
@@ -76,8 +116,19 @@ struct ActiveSession {
 }
 
 impl Sessions {
-    pub(crate) fn begin(&mut self, secret: &str, identity: Identity, now: Instant) -> Session {
+    pub(crate) fn begin(
+        &mut self,
+        secret: &str,
+        identity: Identity,
+        age: Duration,
+        now: Instant,
+    ) -> Session {
         self.0.retain(|_, session| session.end > now);
+        // Of requests with one token that were verified at once, the first begins the session: a
+        // later one would end the streams of those before.
+        if let Some(known) = self.find(secret, now) {
+            return known;
+        }
         // Own sessions first, so that a person who logs in again and again ends nobody else's.
         let is_own = |session: &ActiveSession| session.identity.principal == identity.principal;
         let own = self.0.values().filter(|session| is_own(session)).count();
@@ -88,7 +139,7 @@ impl Sessions {
             let oldest = oldest.map(|(digest, _)| *digest);
             oldest.map(|oldest| self.0.remove(&oldest));
         }
-        let session = ActiveSession { end: now + SESSION, identity, open: watch::Sender::new(()) };
+        let session = ActiveSession { end: now + age, identity, open: watch::Sender::new(()) };
         let handle = session.handle();
         self.0.insert(digest(secret), session);
         handle
@@ -99,6 +150,13 @@ impl Sessions {
         session.map(ActiveSession::handle)
     }
 
+    /// Whether this log-in at a provider still has a session.
+    #[cfg(feature = "oidc")]
+    pub(crate) fn has_login(&self, login: u64) -> bool {
+        let mut sessions = self.0.values();
+        sessions.any(|session| session.identity.credential == Credential::Oidc(login))
+    }
+
     /// Ends the sessions of people whose token or role is not the same any more.
     pub(crate) fn end_revoked(&mut self, is_valid: impl Fn(&Identity) -> bool) {
         self.0.retain(|_, session| is_valid(&session.identity));
@@ -107,7 +165,7 @@ impl Sessions {
 
 impl ActiveSession {
     fn handle(&self) -> Session {
-        Session { identity: self.identity.clone(), open: self.open.subscribe() }
+        Session::new(self.identity.clone(), self.open.subscribe())
     }
 }
 
@@ -117,7 +175,7 @@ pub(crate) fn is_same(candidate: &str, secret: &str) -> bool {
     digest(candidate) == digest(secret)
 }
 
-fn digest(secret: &str) -> [u8; 32] {
+pub(crate) fn digest(secret: &str) -> SecretDigest {
     Sha256::digest(secret).into()
 }
 
@@ -135,23 +193,37 @@ mod tests {
     fn a_session_ends_and_the_oldest_one_first() {
         let mut sessions = Sessions::default();
         let begin = Instant::now();
-        sessions.begin("a", identity(None), begin);
+        sessions.begin("a", identity(None), SESSION, begin);
         assert!(sessions.find("a", begin).is_some() && sessions.find("b", begin).is_none());
         assert!(sessions.find("a", begin + SESSION).is_none());
         let later = begin + Duration::from_secs(1);
         let of = |name: &str| Identity { principal: Principal(name.into()), ..identity(None) };
         for number in 0..OWN_SESSIONS {
-            sessions.begin(&format!("own{number}"), of("bob"), later);
+            sessions.begin(&format!("own{number}"), of("bob"), SESSION, later);
         }
-        sessions.begin("own", of("bob"), later + Duration::from_secs(1));
+        sessions.begin("own", of("bob"), SESSION, later + Duration::from_secs(1));
         assert_eq!(sessions.0.len(), OWN_SESSIONS + 1, "one of bob's has ended, and not ada's");
         assert!(sessions.find("a", later).is_some());
         for number in 0..SESSIONS {
-            sessions.begin(&number.to_string(), of(&number.to_string()), later);
+            sessions.begin(&number.to_string(), of(&number.to_string()), SESSION, later);
         }
         assert!(sessions.find("a", later).is_none() && sessions.find("255", later).is_some());
-        sessions.begin("z", identity(None), begin + SESSION + Duration::from_secs(2));
+        sessions.begin("z", identity(None), SESSION, begin + SESSION + Duration::from_secs(2));
         assert_eq!(sessions.0.len(), 1, "ended sessions are forgotten");
+    }
+
+    #[tokio::test]
+    async fn a_session_that_begins_twice_goes_on() {
+        let mut sessions = Sessions::default();
+        let now = Instant::now();
+        let first = sessions.begin("a", identity(None), now);
+        let second = sessions.begin("a", identity(None), now);
+        let ended = async { tokio::join!(first.ended(), second.ended()) };
+        let mut ended = std::pin::pin!(ended);
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(ended.as_mut().poll(&mut context).is_pending());
+        sessions.end_revoked(|_| false);
+        ended.await;
     }
 
     #[tokio::test]
@@ -159,8 +231,8 @@ mod tests {
         let mut sessions = Sessions::default();
         let now = Instant::now();
         let (ada, bob) = (identity(Some("one")), identity(Some("other")));
-        let ended = sessions.begin("a", ada, now);
-        sessions.begin("b", bob, now);
+        let ended = sessions.begin("a", ada, SESSION, now);
+        sessions.begin("b", bob, SESSION, now);
         sessions
             .end_revoked(|identity| identity.credential == Credential::Token("other".to_owned()));
         ended.ended().await;

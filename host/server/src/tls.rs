@@ -85,6 +85,13 @@ impl ServerTls {
     }
 }
 
+/// Returns the DER of the first certificate of a text in PEM; `None` if it has none.
+#[must_use]
+pub fn certificate_der(pem: &[u8]) -> Option<Vec<u8>> {
+    let first = CertificateDer::pem_slice_iter(pem).next()?;
+    first.ok().map(|certificate| certificate.to_vec())
+}
+
 fn times(certificate: &Path, key: &Path) -> [Option<SystemTime>; 2] {
     [certificate, key].map(|path| fs::metadata(path).and_then(|file| file.modified()).ok())
 }

@@ -20,7 +20,7 @@ const GUESTS: &str = "conclave-guests";
 pub(crate) const TESTED: [&str; 4] = ["--all-features", "--workspace", "--exclude", GUESTS];
 /// The modules of the suite with tests that talk to programs that others wrote. Those tests are
 /// `#[ignore]`d, because only the layer `foreign` has the programs.
-pub(crate) const FOREIGN_MODULES: [&str; 3] = ["servers", "mcp", "languages"];
+pub(crate) const FOREIGN_MODULES: [&str; 4] = ["servers", "mcp", "languages", "web"];
 /// The packages of the layer `core`. They are built alone when no other layer is run, so that the
 /// layer is quick.
 const CORE: [&str; 4] =
@@ -107,7 +107,7 @@ pub(crate) const LAYERS: [TestLayer; 8] = [
     },
     TestLayer {
         name: FOREIGN,
-        holds: "programs that others wrote: LiteLLM, MCP servers and clients; plugins in Python and JavaScript",
+        holds: "programs that others wrote: LiteLLM, MCP servers and clients; plugins in Python and JavaScript; browsers, proxies",
         needs: Needs::All,
     },
 ];

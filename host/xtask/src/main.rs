@@ -100,6 +100,8 @@ usage: cargo xtask COMMAND [OPTIONS]
       --postgres       faults around three workers that share a PostgreSQL server, which it starts: kills, stops, a bad
                        network, lost acknowledgements, crashes of the server, failovers; exit code 3 without PostgreSQL
       --patroni        with --postgres: Patroni promotes the standby; exit code 3 without Patroni and etcd
+      --server         1 000 readers and 200 runs of `conclave serve`, which is killed and drained under them;
+                       --readers N, --runs N, --ends N, --stalled N (readers that never read)
       --faults N       of these so many; 300 when not said; --minutes N, within so many; 10 when not said
   fuzz [NAME|all] [SECONDS]   feed changed inputs to what reads strangers' text and bytes (docs/internals/fuzzing.md); 60 s each when not said
       --replay FILE    run one input again

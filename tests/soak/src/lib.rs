@@ -2,7 +2,8 @@
 //! requests, and a folder for files. A child runs a busy host. It is killed with SIGKILL at named
 //! points and at random times, and restarted until all its work has ended. The parent checks the
 //! stored state after each kill, and the results of all work at the end. On Linux the parent can
-//! simulate the child's disk, which loses unsynced data: then most kills are power cuts.
+//! simulate the child's disk, which loses unsynced data: then most kills are power cuts. [`soak_server`]
+//! does this to the program `conclave serve`, beneath many readers.
 //!
 //! The corruption of the store's file is tested in the runtime, not here.
 
@@ -22,6 +23,8 @@ mod power;
 mod powerless;
 mod promised;
 mod random;
+#[cfg(unix)]
+mod server;
 mod talk;
 mod totals;
 mod world;
@@ -36,4 +39,6 @@ pub use lives::{Place, Plan, soak};
 pub use power::can_cut_power;
 #[cfg(not(target_os = "linux"))]
 pub use powerless::can_cut_power;
+#[cfg(unix)]
+pub use server::{ServerPlan, ServerReport, soak_server};
 pub use totals::Totals;

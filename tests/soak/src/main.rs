@@ -9,7 +9,10 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use conclave_soak::{Child, Keep, Place, Plan, Totals, can_cut_power, soak};
 #[cfg(unix)]
-use conclave_soak::{ClusterFailure, ClusterPlan, ClusterReport, ClusterWorker, soak_cluster};
+use conclave_soak::{
+    ClusterFailure, ClusterPlan, ClusterReport, ClusterWorker, ServerPlan, soak_cluster,
+    soak_server,
+};
 
 /// Kills a busy host again and again, and looks whether anything was lost or done twice.
 #[derive(Debug, Parser)]
@@ -29,6 +32,18 @@ struct Options {
     /// With --postgres: the minutes in which the faults come
     #[arg(long, default_value_t = 10)]
     minutes: u64,
+    /// Ends `conclave serve` under many readers and runs, instead of the kills below
+    #[arg(long, conflicts_with = "postgres")]
+    server: bool,
+    /// With --server: readers of event streams
+    #[arg(long, default_value_t = 1_000, requires = "server")]
+    readers: usize,
+    /// With --server: kills of the server under load, and a drain behind them
+    #[arg(long, default_value_t = 5, requires = "server")]
+    ends: usize,
+    /// With --server: readers that never read
+    #[arg(long, default_value_t = 100, requires = "server")]
+    stalled: usize,
     /// How often a host is killed, at least; 500 when --power-cuts is not given either
     #[arg(long)]
     kills: Option<u64>,
@@ -39,9 +54,9 @@ struct Options {
     /// Where the numbers begin; a failure names its own
     #[arg(long)]
     seed: Option<u64>,
-    /// Runs of one host at once
-    #[arg(long, default_value_t = 6)]
-    runs: u32,
+    /// Runs of one host at once; 6, or with --server 200
+    #[arg(long)]
+    runs: Option<u32>,
     /// Kills of one host before it may end its work
     #[arg(long, default_value_t = 12)]
     each: u64,
@@ -60,6 +75,8 @@ struct Options {
     stock: PathBuf,
     #[arg(long, default_value = "target/conclave/test-cache", hide = true)]
     cache: PathBuf,
+    #[arg(long, default_value = "target/debug/conclave", hide = true)]
+    conclave: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]
@@ -98,6 +115,7 @@ fn main() -> ExitCode {
             .and_then(ClusterWorker::live)
             .map_err(Failure::from),
         None if options.postgres => postgres(&options),
+        None if options.server => server(&options),
         None => run(&options).map_err(Failure::from),
     };
     match done {
@@ -161,6 +179,33 @@ fn postgres(options: &Options) -> Result<(), Failure> {
     }
 }
 
+#[cfg(not(unix))]
+fn server(_: &Options) -> Result<(), Failure> {
+    let reason = "ends of a server need signals, which this system does not have";
+    Err(Failure(reason.to_owned(), ExitCode::from(UNAVAILABLE)))
+}
+
+#[cfg(unix)]
+fn server(options: &Options) -> Result<(), Failure> {
+    let absolute = |path: &PathBuf| std::path::absolute(path).map_err(|error| error.to_string());
+    let plan = ServerPlan {
+        seed: options.seed.unwrap_or_else(drawn_seed),
+        readers: options.readers,
+        runs: options.runs.map_or(200, |runs| runs as usize),
+        approvals: 4,
+        ends: options.ends,
+        messages: 200,
+        stalled: options.stalled,
+        conclave: absolute(&options.conclave)?,
+        guests: absolute(&options.guests)?,
+        cache: absolute(&options.cache)?,
+    };
+    eprintln!("seed {}", plan.seed);
+    let report = soak_server(&plan, &|line| eprintln!("{line}"))?;
+    print!("{report}");
+    if report.is_well() { Ok(()) } else { Err("not all is well".to_owned().into()) }
+}
+
 /// A hasher's own seed is random enough. Shortened, because users type it again.
 fn drawn_seed() -> u64 {
     RandomState::new().hash_one(0) >> 20
@@ -176,7 +221,8 @@ fn run(options: &Options) -> Result<(), String> {
     let seed = options.seed.unwrap_or_else(drawn_seed);
     let keep = Keep::of_word(&options.keep)
         .ok_or_else(|| format!("`{}` is none of sync, group, exit", options.keep))?;
-    let Options { runs, each, at_once, slowest, .. } = *options;
+    let Options { each, at_once, slowest, .. } = *options;
+    let runs = options.runs.unwrap_or(6);
     let (kills, power_cuts) = match (options.kills, options.power_cuts) {
         (None, None) => (500, 200),
         (kills, power_cuts) => (kills.unwrap_or(0), power_cuts.unwrap_or(0)),

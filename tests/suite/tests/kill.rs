@@ -7,7 +7,9 @@ use std::process::Command;
 use conclave_runtime::store::Durability;
 use conclave_soak::{Child, Keep, Place, Plan, Totals, can_cut_power, is_skipped, soak};
 #[cfg(unix)]
-use conclave_soak::{ClusterFailure, ClusterPlan, ClusterWorker, soak_cluster};
+use conclave_soak::{
+    ClusterFailure, ClusterPlan, ClusterWorker, ServerPlan, soak_cluster, soak_server,
+};
 use conclave_test_support::guest;
 
 /// The environment variable with the arguments of the killed host. Without it [`the_child`] does
@@ -146,4 +148,29 @@ fn workers_of_a_shared_store_lose_nothing_and_repeat_nothing() {
     };
     println!("{report}");
     assert!(report.is_well() && report.all_faults() >= 10, "{report}");
+}
+
+/// A server with a few readers is killed and drained while its runs work, and readers that never
+/// read cost it little. `cargo xtask soak --server` has a thousand readers.
+#[cfg(unix)]
+#[test]
+fn readers_of_a_server_that_is_killed_and_drained_get_each_record_once() {
+    // The server finds these by their names.
+    let of_config = ["acting_agent", "echo"];
+    assert!(of_config.iter().all(|name| std::path::Path::new(&guest(name)).is_file()));
+    let plan = ServerPlan {
+        seed: 0x5eed,
+        readers: 24,
+        runs: 6,
+        approvals: 3,
+        ends: 3,
+        messages: 8,
+        stalled: 3,
+        conclave: conclave_test_support::program(),
+        guests: conclave_test_support::guests(),
+        cache: conclave_test_support::cache(),
+    };
+    let report = soak_server(&plan, &|_| {}).expect("it can be played");
+    println!("{report}");
+    assert!(report.is_well(), "{report}");
 }

@@ -6,10 +6,16 @@ mod api;
 mod attacks;
 mod channels;
 pub(crate) mod client;
+mod configs;
 mod hooks;
 mod pages;
-mod people;
+pub(crate) mod people;
+mod provider;
+#[cfg(unix)]
+mod reload;
 mod restarts;
+#[cfg(unix)]
+mod service;
 
 use conclave_test_support::{Rig, guest, stepping, stock};
 use serde_json::{Value, json};
@@ -169,7 +175,7 @@ fn a_call_waits_for_the_operator_and_no_browser_can_approve_it() {
 #[test]
 fn what_cannot_be_served_is_said_with_the_lines_that_help() {
     let rig = echo("");
-    let without = conclave(&rig, &["serve", "c.toml"]);
+    let without = conclave(&rig, &["serve", "c.toml", "--channel", "web"]);
     let said = text(&without.stderr);
     assert_eq!(without.status.code(), Some(2), "{said}");
     assert!(said.contains("[channels.web]\nkind = \"web\""), "{said}");

@@ -74,3 +74,4 @@ mod tasks_cli;
 mod terminal;
 mod trajectory_cli;
 mod wasi;
+mod web;

@@ -1,17 +1,16 @@
 //! The approver's view of a call: its callers, and every argument in full and escaped. Remarks say
 //! which files an argument names, and which characters are suspicious.
 
-use std::path::Path;
 use std::time::Instant;
 
 use anstyle::Style;
 use conclave_core::permissions::grants::FileGrant;
-use conclave_core::permissions::policy_rules::is_odd;
 use conclave_core::types::approval::ApprovalRequest;
 use conclave_core::types::ids::PluginName;
-use conclave_core::types::tool::ToolSpec;
-use conclave_runtime::overlay::diff::{TextChange, as_text, text_change};
-use serde_json::{Map, Value};
+use conclave_runtime::overlay::named_files::{
+    FileState, NamedFile, ReplacedFile, named_file, replaced_file,
+};
+use serde_json::Value;
 
 use super::request_context::Performer;
 use crate::ui::show::columns::wrap;
@@ -27,12 +26,6 @@ const REMARK: &str = "╰ ";
 const INDENT: &str = "      ";
 /// Columns of argument names. A longer name stands above its value.
 const NAME_MAX: usize = 20;
-
-/// The names of arguments whose text usually becomes the content of a file. They count for tools
-/// whose schema does not say it.
-const CONTENTS: [&str; 5] = ["content", "contents", "text", "data", "body"];
-/// Bytes of a file up to which it is compared with the text that replaces it.
-const COMPARED: u64 = 256 * 1024;
 
 /// A question about a call, in rows of at most `columns` columns.
 pub(crate) struct ApprovalView {
@@ -60,9 +53,9 @@ impl ApprovalView {
                 for (name, value) in fields {
                     foreign.argument(&quoted_name(name), value, files);
                 }
-                let content = content_argument(tool_of(request, performer), fields);
-                if let Some((name, text)) = content {
-                    foreign.replaced_file(fields, files, (name, text));
+                let replaced = performer.and_then(|(_, plugin)| replaced_file(request, plugin));
+                if let Some(replaced) = replaced {
+                    foreign.replaced_file(&replaced);
                 }
                 fields.len()
             }
@@ -141,13 +134,7 @@ impl ForeignRows {
     }
 
     /// Appends the difference between a file and the text that replaces it.
-    fn replaced_file(
-        &mut self,
-        fields: &Map<String, Value>,
-        files: &[FileGrant],
-        (name, text): (&str, &str),
-    ) {
-        let Some(change) = file_change(fields, files, text) else { return };
+    fn replaced_file(&mut self, ReplacedFile { argument: name, change }: &ReplacedFile) {
         let room = self.columns.saturating_sub(INDENT.len() + foreign::MARK.chars().count() + 1);
         let words = match change.hunks.is_empty() {
             true => format!("{name} is what the file holds now"),
@@ -156,7 +143,7 @@ impl ForeignRows {
         let remark = Remark::new(words).rows(room);
         self.rows.extend(remark.into_iter().map(|row| format!("{INDENT}{row}")));
         let mark = format!("{INDENT}{}", paint(ODD, foreign::MARK));
-        self.rows.extend(hunk_rows(&change, room).into_iter().map(|row| format!("{mark}{row}")));
+        self.rows.extend(hunk_rows(change, room).into_iter().map(|row| format!("{mark}{row}")));
     }
 
     fn argument(&mut self, name: &str, value: &Value, files: &[FileGrant]) {
@@ -166,62 +153,6 @@ impl ForeignRows {
             self.rows.extend(remark.rows(room).into_iter().map(|row| format!("{INDENT}{row}")));
         }
     }
-}
-
-/// Returns the tool that the request calls; `None` for an action.
-fn tool_of<'a>(
-    request: &ApprovalRequest,
-    performer: Option<&'a Performer>,
-) -> Option<&'a ToolSpec> {
-    let (plugin, setup) = performer?;
-    let (of, name) = request.tool.split_once('.')?;
-    setup.facts.tools.iter().find(|tool| plugin.as_str() == of && tool.name == name)
-}
-
-/// Returns the name and the text of the argument that may become the content of a file; `None` if
-/// there is not exactly one. A host does not know what a tool does: `contentMediaType` in the tool's
-/// schema says it, and the usual names decide otherwise.
-fn content_argument<'a>(
-    tool: Option<&'a ToolSpec>,
-    fields: &'a Map<String, Value>,
-) -> Option<(&'a str, &'a str)> {
-    let properties = tool.and_then(|tool| tool.input_schema.get("properties")?.as_object());
-    let declared: Vec<&str> = properties
-        .into_iter()
-        .flatten()
-        .filter(|(_, schema)| schema.get("contentMediaType").is_some())
-        .map(|(name, _)| name.as_str())
-        // It stands in a row of the program, where a sentence of the plugin's could mislead.
-        .filter(|name| name.len() <= NAME_MAX && quoted_name(name) == *name)
-        .collect();
-    let names = if declared.is_empty() { &CONTENTS[..] } else { &declared[..] };
-    let mut texts = names.iter().filter_map(|name| Some((*name, fields.get(*name)?.as_str()?)));
-    let first = texts.next()?;
-    texts.next().is_none().then_some(first)
-}
-
-/// Returns how a text differs from the existing file that a call would write it to. `None` if the
-/// arguments do not name exactly one such file.
-fn file_change(fields: &Map<String, Value>, files: &[FileGrant], text: &str) -> Option<TextChange> {
-    let paths = fields.values().filter_map(Value::as_str).filter(|text| !is_odd(text));
-    let mut writable = paths.filter_map(|text| {
-        let grant = files.iter().find(|grant| inside(grant, text).is_some())?;
-        grant.mode.writes().then(|| (grant, inside(grant, text).unwrap_or_default()))
-    });
-    let (grant, rest) = writable.next()?;
-    if writable.next().is_some() {
-        return None;
-    }
-    let file = Path::new(&grant.dir).join(rest);
-    let found = std::fs::symlink_metadata(&file).ok()?;
-    // A link in a folder of the path must not show another file.
-    let is_within =
-        file.canonicalize().ok()?.starts_with(Path::new(&grant.dir).canonicalize().ok()?);
-    if !found.is_file() || found.len() > COMPARED || !is_within {
-        return None;
-    }
-    let bytes = std::fs::read(&file).ok()?;
-    Some(text_change(as_text(&bytes)?, text))
 }
 
 /// A remark of the program about an argument. Text quoted from the argument follows a mark.
@@ -343,11 +274,7 @@ fn remarks(value: &Value, files: &[FileGrant]) -> Vec<Remark> {
         ));
     }
     let Value::String(text) = value else { return remarks };
-    match files.iter().find_map(|grant| Some((grant, inside(grant, text)?))) {
-        Some(_) if is_odd(text) => remarks.push(Remark::new("its target is written unusually")),
-        Some((grant, rest)) => remarks.push(on_disk(grant, rest)),
-        None => {}
-    }
+    remarks.extend(named_file(text, files).map(|file| on_disk(&file)));
     remarks
 }
 
@@ -363,45 +290,36 @@ fn look_alike_in(value: &Value) -> Option<(String, String)> {
     }
 }
 
-/// The path relative to a granted folder.
-fn inside<'a>(grant: &FileGrant, text: &'a str) -> Option<&'a str> {
-    let rest = text.strip_prefix(grant.at.as_str())?;
-    if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
-}
-
 /// A remark on the file at the path: `a new file in notes/`, `2 KiB now: │ notes/a.md`.
-fn on_disk(grant: &FileGrant, rest: &str) -> Remark {
-    let folder =
-        grant.display_path.strip_prefix("./").unwrap_or(&grant.display_path).trim_end_matches('/');
+fn on_disk(NamedFile { state, folder, rest }: &NamedFile) -> Remark {
     let here = if rest.is_empty() { format!("{folder}/") } else { format!("{folder}/{rest}") };
-    // Links are not followed: showing an approval must not open their targets.
-    match std::fs::symlink_metadata(Path::new(&grant.dir).join(rest)) {
-        Ok(found) if found.is_symlink() => Remark::naming("a link:", here),
-        Ok(found) if found.is_dir() => {
+    match *state {
+        FileState::Unusual => Remark::new("its target is written unusually"),
+        FileState::Link => Remark::naming("a link:", here),
+        FileState::Folder => {
             Remark::naming("the folder", format!("{}/", here.trim_end_matches('/')))
         }
-        Ok(found) => Remark::naming(format!("{} now:", bytes(found.len())), here),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && grant.mode.writes() => {
-            let depth = rest.matches('/').count() as u64;
-            let below = if depth > 0 {
-                format!(", {} down", plural(depth, "folder", "folders"))
-            } else {
-                String::new()
+        FileState::File { bytes: size } => Remark::naming(format!("{} now:", bytes(size)), here),
+        FileState::New { depth } => {
+            let below = match depth {
+                0 => String::new(),
+                depth => format!(", {} down", plural(depth, "folder", "folders")),
             };
             Remark::new(format!("a new file in {}/{below}", one_line(folder, 60)))
         }
-        Err(_) => Remark::naming("missing:", here),
+        FileState::Missing => Remark::naming("missing:", here),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::time::Duration;
 
     use conclave_core::types::approval::{ApprovalCause, Delegator};
     use conclave_core::types::risk::Risk;
     use proptest::prelude::*;
-    use serde_json::json;
+    use serde_json::{Map, json};
 
     use super::super::request_context::testing::{about, request};
     use super::*;
@@ -488,13 +406,6 @@ mod tests {
         assert!(text.contains(expected), "{text}");
         let same = of(json!({ "path": "/notes/a.md", "text": "one\ntwo\n" }));
         assert!(same.contains("╰ text is what the file holds now\n"), "{same}");
-        // A schema that names the content counts before the usual names.
-        let schema = json!({ "properties": { "page": { "contentMediaType": "text/markdown" } } });
-        let tool = ToolSpec { input_schema: schema, ..ToolSpec::default() };
-        let both = json!({ "page": "one", "text": "two" });
-        let of_tool = |tool| content_argument(tool, both.as_object()?);
-        assert_eq!(of_tool(Some(&tool)), Some(("page", "one")));
-        assert_eq!(of_tool(None), Some(("text", "two")));
         // What is searched in a file does not replace it, and a new file replaces nothing.
         assert!(!of(json!({ "path": "/notes/a.md", "query": "two" })).contains("@@"));
         assert!(!of(json!({ "path": "/notes/b.md", "text": "two" })).contains("@@"));

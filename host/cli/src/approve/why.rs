@@ -4,10 +4,9 @@
 use std::fmt::Write as _;
 
 use anstyle::Style;
+use conclave_core::inspect::approval_reasons::asking_causes;
 use conclave_core::inspect::permission_summary::rights_table;
-use conclave_core::policy::decision::DecisionSource;
-use conclave_core::setup::Setup;
-use conclave_core::types::approval::{ApprovalCause, ApprovalRequest, BRIEF_MAX};
+use conclave_core::types::approval::{ApprovalRequest, BRIEF_MAX};
 use conclave_core::types::ids::PluginName;
 
 use super::request_context::RequestContext;
@@ -18,18 +17,13 @@ use crate::ui::show::{NAME, foreign, one_line, paint, printable};
 pub(super) fn text(request: &ApprovalRequest, about: &RequestContext) -> String {
     let setup = about.setup();
     let mut text = String::new();
-    let mut asks: Vec<String> = Vec::new();
-    for cause in &request.causes {
-        asks.push(match cause {
-            ApprovalCause::Rule(_) | ApprovalCause::Grants => by_rules(request, &setup),
-            ApprovalCause::Confirm => format!(
-                "      tasks.{}.confirm requires an approval, whatever the rules allow",
-                one_line(request.task.as_str(), 80)
-            ),
-            ApprovalCause::Limit => "      a limit of the run is used up".to_owned(),
-        });
-    }
-    text.push_str(&asks.join("\n"));
+    let causes = asking_causes(&setup, request).into_iter().map(|cause| {
+        let rule = cause
+            .rule
+            .map(|rule| format!(":\n{}", foreign::block(&rule, Style::new(), 6, columns())));
+        format!("      {}{}", printable(&cause.text), rule.unwrap_or_default())
+    });
+    text.push_str(&causes.collect::<Vec<_>>().join("\n"));
     let _ = write!(
         text,
         "\n      called by {} in the task {}",
@@ -84,21 +78,6 @@ pub(super) fn text(request: &ApprovalRequest, about: &RequestContext) -> String 
         }
     }
     text
-}
-
-/// The rule that asks, or the plugin's grants if no rule matches.
-fn by_rules(request: &ApprovalRequest, setup: &Setup) -> String {
-    match request.decide(setup, &request.arguments).why {
-        DecisionSource::Rule { rule, .. } => {
-            // An answer during this run may have put a plugin's text into the rule.
-            format!(
-                "      required by the rule at {}:\n{}",
-                printable(&rule.source),
-                foreign::block(&rule.to_toml(), Style::new(), 6, columns())
-            )
-        }
-        why => format!("      no rule of the config matches, and {}", printable(&why.to_string())),
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::args::{self, OutputArgs};
 use crate::program::error::CliError;
 use crate::state::control::message_text;
 use crate::state::pending_call::{PendingCall, QUESTIONS};
-use crate::state::stores::OpenStores;
+use crate::state::stores::{OpenStores, damage_of};
 use crate::ui::screen::columns;
 use crate::ui::show::amounts::{ago, now};
 use crate::ui::show::listing::Listing;
@@ -33,16 +33,20 @@ pub(crate) fn answer(args: &args::Answer, output: OutputArgs) -> Result<u8, CliE
 /// Lists the questions of all runs, the oldest first.
 fn list(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
     // Each with the state of its run.
-    let mut questions: Vec<(Question, String)> = Vec::new();
+    let (mut questions, mut damaged) = (Vec::<(Question, String)>::new(), Vec::new());
     for reader in stores.readers()? {
-        for row in reader.questions(None)?.0 {
-            let run = reader.run(&row.wait.room.run())?;
+        let (mut waits, damaged_of_store) = reader.waits_for_people(None)?;
+        damaged.extend(damaged_of_store);
+        waits.retain(QUESTIONS.is_of);
+        for row in reader.with_questions(waits).0 {
+            // `runs` reports a row that cannot be read.
+            let run = reader.run(&row.wait.room.run()).ok().flatten();
             // `conclave resume` or the page in a browser takes the next message of a conversation.
             if run.as_ref().is_some_and(|run| row.is_next_message(run)) {
                 continue;
             }
             let QuestionRow { wait, question } = row;
-            let Some(question) = question.filter(|_| (QUESTIONS.is_of)(&wait)) else { continue };
+            let Some(question) = question else { continue };
             let (_, state) = state_of_pending(wait.is_live, run.as_ref());
             questions.push((question, state));
         }
@@ -65,13 +69,15 @@ fn list(stores: &OpenStores, output: OutputArgs) -> Result<u8, CliError> {
             "is_answered": !question.is_open(),
         })
     };
-    Listing {
+    let code = Listing {
         rows: questions.iter().flat_map(rows),
         json: questions.iter().map(as_json),
         empty: "no task waits for an answer".to_owned(),
         notes: vec!["`conclave answer ID \"TEXT\"` answers a question".to_owned()],
     }
-    .print(output)
+    .print(output)?;
+    // Printed last, and in the exit code.
+    damage_of(&damaged).map_or(Ok(code), Err)
 }
 
 /// The task that asks.

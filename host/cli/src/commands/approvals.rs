@@ -40,9 +40,10 @@ pub(crate) fn approvals(args: &args::ApprovalList, output: OutputArgs) -> Result
     let stores = OpenStores::of(args.store.as_ref())?;
     let (mut rows, mut damaged, mut runs) = (Vec::new(), Vec::new(), BTreeMap::new());
     for (reader, run) in stores.search(args.run.as_deref())? {
-        let (of_store, damaged_of_store) = reader.questions(run.as_ref())?;
+        let (mut waits, damaged_of_store) = reader.waits_for_people(run.as_ref())?;
         damaged.extend(damaged_of_store);
-        for row in of_store.into_iter().filter(|row| (APPROVALS.is_of)(&row.wait)) {
+        waits.retain(APPROVALS.is_of);
+        for row in reader.with_questions(waits).0 {
             let run = row.wait.room.run();
             // `runs` reports a row that cannot be read.
             runs.entry(run.clone()).or_insert_with(|| reader.run(&run).ok().flatten());

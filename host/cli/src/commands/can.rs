@@ -2,12 +2,12 @@
 //! decisions that a run makes. Runs nothing but each plugin's list of tools.
 
 use conclave_core::inspect::explain::{
-    AccessQuestion, Explanation, LayerVerdict, NoAnswer, explain,
+    AccessQuestion, Explanation, LayerVerdict, NoAnswer, UnknownTarget, explain, foreign_option,
+    has_target, unknown_target,
 };
 use conclave_core::permissions::grants::verb;
 use conclave_core::tool_calls::arguments::check;
 use conclave_core::types::capability::Capability;
-use conclave_core::types::host_tool::HostTool;
 use conclave_core::types::ids::{ModelName, PluginName, TaskName};
 use conclave_runtime::Prepared;
 use serde_json::Value;
@@ -27,7 +27,7 @@ pub(crate) async fn can(args: &args::Can, output: OutputArgs) -> Result<u8, CliE
     let config = setup::read_config(&args.file, &Models::new())?;
     let (prepared, warnings) = setup::prepare((&args.file, &config), output).await?;
     // Before the answer, whose proposed grant could not give what the config lacks.
-    if let Some(unknown) = unknown_target(&prepared, &question) {
+    if let Some(unknown) = unknown(&prepared, &question) {
         return Err(unknown);
     }
     check_arguments(args, &prepared)?;
@@ -92,24 +92,22 @@ fn question(args: &args::Can) -> Result<AccessQuestion, CliError> {
 /// Refuses a target or an option that the capability does not have. The answer would be about
 /// another question.
 fn check_options(args: &args::Can, capability: Capability) -> Result<(), CliError> {
-    let has_target = capability != Capability::History;
     if let Some(target) = &args.target
-        && (!has_target || capability.is_own())
+        && !has_target(capability)
     {
         let what = format!("the capability {capability} has no target, such as {}", shell(target));
         return Err(CliError::usage(what)
             .hint(format!("ask about all of it: conclave can {} {capability}", args.plugin)));
     }
-    let options = [
-        ("--write", args.write, Capability::Files),
-        ("--method", args.method.is_some(), Capability::Fetch),
-        ("--header", !args.header.is_empty(), Capability::Fetch),
-        ("--host", args.host.is_some(), Capability::Secrets),
-        ("--arguments", args.arguments.is_some(), Capability::Tools),
-    ];
-    let foreign = options.iter().find(|(_, is_given, of)| *is_given && *of != capability);
-    if let Some((option, _, of)) = foreign {
-        let what = format!("{option} has no meaning for the capability {capability}");
+    let is_given = |option: &str| match option {
+        "write" => args.write,
+        "method" => args.method.is_some(),
+        "header" => !args.header.is_empty(),
+        "host" => args.host.is_some(),
+        _ => args.arguments.is_some(),
+    };
+    if let Some((option, of)) = foreign_option(capability, is_given) {
+        let what = format!("--{option} has no meaning for the capability {capability}");
         return Err(CliError::usage(what).hint(format!("it is for `conclave can PLUGIN {of}`")));
     }
     Ok(())
@@ -127,37 +125,34 @@ fn check_arguments(args: &args::Can, prepared: &Prepared) -> Result<(), CliError
 }
 
 /// The error for a target that the config lacks, and that no grant could give.
-fn unknown_target(prepared: &Prepared, question: &AccessQuestion) -> Option<CliError> {
-    let (target, setup) = (question.target.as_deref()?, prepared.setup());
-    match question.capability {
-        Capability::Tools if HostTool::from_name(target).is_some() => {
-            let what = format!("{target} is a tool of the host, which no grant of `tools` covers");
+fn unknown(prepared: &Prepared, question: &AccessQuestion) -> Option<CliError> {
+    let setup = prepared.setup();
+    let unknown = unknown_target(setup, question)?;
+    let error = CliError::usage(unknown.to_string());
+    Some(match &unknown {
+        UnknownTarget::HostTool(target) => {
             let plugin = &question.plugin;
-            Some(CliError::usage(what).hint(format!(
+            error.hint(format!(
                 "an agent needs no grant for it: the `tools` of its task offer it; a tool that steers the task of its caller needs `grants.route`: conclave can {plugin} route {target}"
-            )))
+            ))
         }
-        Capability::Tools if setup.tool(target).is_none() => {
-            let unknown = CliError::usage(format!("the tool {target} does not exist"));
+        UnknownTarget::Tool(target) => {
             let tools = prepared.tools();
-            Some(if tools.is_empty() {
-                unknown.hint("no plugin of this config has tools")
+            if tools.is_empty() {
+                error.hint("no plugin of this config has tools")
             } else {
-                unknown.known(target, "the tools are", tools.iter().map(String::as_str))
-            })
+                error.known(target, "the tools are", tools.iter().map(String::as_str))
+            }
         }
-        Capability::Model if !setup.models.is_empty() && !setup.models.contains_key(target) => {
+        UnknownTarget::Model(target) => {
             let known = setup.models.keys().map(ModelName::as_str);
-            let unknown = CliError::usage(format!("the model {target} does not exist"));
-            Some(unknown.known(target, "the models are", known))
+            error.known(target, "the models are", known)
         }
-        Capability::Delegate if !setup.tasks.contains_key(target) => {
+        UnknownTarget::Task(target) => {
             let known = setup.tasks.keys().map(TaskName::as_str);
-            let unknown = CliError::usage(format!("the task {target} does not exist"));
-            Some(unknown.known(target, "the tasks are", known))
+            error.known(target, "the tasks are", known)
         }
-        _ => None,
-    }
+    })
 }
 
 fn code(explanation: &Explanation) -> u8 {

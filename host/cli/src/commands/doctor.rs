@@ -1,5 +1,8 @@
 //! `conclave doctor`: the capabilities of this machine, and whether the model servers of a config
-//! answer.
+//! answer. With `--server` also what a server of that config needs.
+
+#[cfg(feature = "serve")]
+mod server;
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +15,7 @@ use conclave_runtime::Probe;
 use conclave_runtime::{Host, RunOptions};
 use serde_json::json;
 
-use crate::args::{Doctor, OutputArgs};
+use crate::args::{CheckedServer, Doctor, OutputArgs};
 use crate::program::error::CliError;
 use crate::program::exit;
 use crate::state::machine::{self, CheckResult, Finding};
@@ -59,9 +62,29 @@ pub(crate) async fn doctor(args: Doctor, output: OutputArgs) -> Result<u8, CliEr
             code = answer;
         }
         findings.extend(checked);
+        if args.server.server {
+            let checked = server_findings(&args.server, config, file)?;
+            let fails = checked.iter().any(|finding| finding.state == CheckResult::Fail);
+            code = if fails { exit::FAILED } else { code };
+            findings.extend(checked);
+        }
     }
     tell(&findings, output)?;
     Ok(code)
+}
+
+#[cfg(feature = "serve")]
+fn server_findings(
+    args: &CheckedServer,
+    config: &Config,
+    file: &Path,
+) -> Result<Vec<Finding>, CliError> {
+    server::findings(args, config, file)
+}
+
+#[cfg(not(feature = "serve"))]
+fn server_findings(_: &CheckedServer, _: &Config, _: &Path) -> Result<Vec<Finding>, CliError> {
+    Err(CliError::left_out("serve"))
 }
 
 /// Asks the model servers of a config. Returns the exit code, and a finding for each.

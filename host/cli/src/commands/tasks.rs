@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anstyle::Style;
 use conclave_core::inspect::background::{BackgroundTasks, TaskRow};
+use conclave_core::journal::recovery::Unfinished;
 use conclave_core::types::delegation::{BackgroundRecord, BackgroundState};
 use conclave_core::types::delivery::DeliveryState;
 use conclave_core::types::request::RoomRequest;
@@ -58,7 +59,7 @@ fn listed(found: &StoredRun) -> Result<(Vec<TaskRow>, Option<CliError>), CliErro
     let (mut tasks, mut unread) = (BackgroundTasks::default(), None);
     for journal in journals(&found.reader, &run)? {
         match journal {
-            Ok((room, records)) => tasks.take(&run, &room, records),
+            Ok((_, records)) => tasks.take(&run, &Unfinished::fold(records).room),
             Err(error) => {
                 unread.get_or_insert(error);
             }

@@ -1,10 +1,11 @@
 //! `conclave worker [CONFIG…]`: a host process without a terminal, which takes due runs of a shared
 //! store, brings them forward, and gives back those that sleep.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use conclave_core::types::ids::{ChannelId, RoomId, TaskName};
 use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
@@ -29,6 +30,8 @@ use crate::ui::{stderr, stdout};
 /// The pauses between two attempts to reach the database at the start.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// The time without an error after which it counts as a new one.
+const OUTAGE_OVER: Duration = Duration::from_secs(60);
 /// Characters of an error that are shown.
 const SHOWN: usize = 300;
 
@@ -106,24 +109,35 @@ pub(crate) async fn worker(
         }
     };
     let worker = Worker::new(&store, pools, args.rooms as usize).closes_store();
-    // The store may be out of reach for long, and is asked twice a second.
-    let outage = std::sync::Mutex::new(String::new());
+    let outages = Mutex::new(Outages::default());
     let notify = |event: WorkerEvent<'_>| {
-        let mut last = outage.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let text = match &event {
-            WorkerEvent::Store(error) => error.to_string(),
-            _ => String::new(),
+        let mut outages = outages.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = match &event {
+            WorkerEvent::Store(error) => outages.note(error.to_string(), Instant::now()),
+            _ => true,
         };
-        if text.is_empty() || *last != text {
+        if is_news {
             report(&event, output);
         }
-        *last = text;
     };
     worker.work(options, stop, notify).await;
     for config in &configs {
         crate::state::observers::drain(&config.host, true, output, &interrupts).await?;
     }
     Ok(exit::OK)
+}
+
+/// The errors of a store that is out of reach for long, or lacks its folder. It is asked twice a
+/// second, and each error is reported once while it lasts, whatever happens in between.
+#[derive(Default)]
+struct Outages(BTreeMap<String, Instant>);
+
+impl Outages {
+    /// Notes an error that occurs now. Returns whether it did not occur within the last minute.
+    fn note(&mut self, error: String, now: Instant) -> bool {
+        self.0.retain(|_, last| now.duration_since(*last) < OUTAGE_OVER);
+        self.0.insert(error, now).is_none()
+    }
 }
 
 /// The address of the store that the workers share.
@@ -288,5 +302,21 @@ fn report(event: &WorkerEvent<'_>, output: OutputArgs) {
             stderr::line(format_args!("{}  {}", paint(NAME, run), paint(style, text)));
         }
         None => stderr::line(paint(style, text)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_store_is_reported_once_while_it_lasts() {
+        let (mut outages, began) = (Outages::default(), Instant::now());
+        let mut is_new = |error: &str, second: u64| {
+            outages.note(error.to_owned(), began + Duration::from_secs(second))
+        };
+        assert!(is_new("no folder", 0) && is_new("unreachable", 1));
+        assert!(!is_new("no folder", 30) && !is_new("no folder", 80), "it lasts");
+        assert!(is_new("unreachable", 81) && is_new("no folder", 140), "it was over");
     }
 }

@@ -121,6 +121,14 @@ impl RunStorage {
         Self(JournalPlace::Store { store, durability, about })
     }
 
+    /// The place of another command's runs in the same store, which is open.
+    #[cfg(feature = "serve")]
+    pub(crate) fn shared_with(&self, keep: &Keep, of: RunCommand<'_>) -> Self {
+        let JournalPlace::Store { store, .. } = &self.0 else { return self.clone() };
+        let durability = keep.durability.map(Durability::from).or(of.config.durability);
+        Self::in_store(store.clone(), durability.unwrap_or_default(), of.about())
+    }
+
     /// The place of runs that workers of this pool may take over.
     #[cfg(feature = "postgres")]
     pub(crate) fn for_pool(mut self, pool: String) -> Self {

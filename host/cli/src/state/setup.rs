@@ -303,6 +303,22 @@ pub(crate) fn open_host_keeping(
     storage: &RunStorage,
     engine: EngineStart,
 ) -> Result<Host, CliError> {
+    Ok(Host::with_engine(engine.started()?, options_keeping(file, storage)))
+}
+
+/// Opens a host for each of several configs. They share the engine, and so its limits of this
+/// process.
+#[cfg(feature = "serve")]
+pub(crate) fn open_hosts_keeping<'a>(
+    configs: impl Iterator<Item = (&'a Path, &'a RunStorage)>,
+    engine: EngineStart,
+) -> Result<Vec<Host>, CliError> {
+    let engine = engine.started()?;
+    let open = |(file, storage)| Host::with_engine(engine.clone(), options_keeping(file, storage));
+    Ok(configs.map(open).collect())
+}
+
+fn options_keeping(file: &Path, storage: &RunStorage) -> HostOptions {
     let mut options = options_in(file);
     if let Some(blobs) = storage.blobs() {
         options.blobs = blobs;
@@ -318,7 +334,7 @@ pub(crate) fn open_host_keeping(
             .folder()
             .map(|folder| GuardedPath { secret, ..guard("the journals of the run", folder, true) }),
     );
-    Ok(Host::with_engine(engine.started()?, options))
+    options
 }
 
 /// An engine that starts on its own thread, while the store is opened: both take about as long.
@@ -345,7 +361,7 @@ fn start_engine() -> Result<Engine, EngineError> {
 }
 
 fn options_in(file: &Path) -> HostOptions {
-    let secrets = secrets().in_folder(folder_of(file));
+    let secrets = secrets_of(file);
     let mut options = HostOptions { secrets: Arc::new(secrets), ..host_options() };
     options.guarded.push(guard("the config", file, false));
     options.guarded.push(guard("the lock of the config", &lock_of(file), false));
@@ -360,6 +376,11 @@ fn options_in(file: &Path) -> HostOptions {
 
 fn guard(what: &str, path: &Path, is_folder: bool) -> GuardedPath {
     GuardedPath { what: what.to_owned(), path: path.to_owned(), secret: false, is_folder }
+}
+
+/// The sources of the keys that this config names.
+pub(crate) fn secrets_of(file: &Path) -> Sources {
+    secrets().in_folder(folder_of(file))
 }
 
 /// The sources of keys that a config may name, including the environment.

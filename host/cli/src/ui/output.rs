@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::ui::journald::with_levels;
 use crate::ui::screen::columns;
 use crate::ui::show::amounts::thousands;
 use crate::ui::show::columns::wrap_styled;
@@ -72,7 +73,10 @@ pub(crate) fn begin() {
 
 /// Queues a text, which contains its own line end.
 pub(crate) fn push(kind: OutputKind, text: String) {
-    let text = if kind == OutputKind::Said { text } else { laid_out(text) };
+    let text = match kind {
+        OutputKind::Said => text,
+        OutputKind::Live | OutputKind::Told => with_levels(laid_out(text)),
+    };
     if !IS_QUEUED.load(Ordering::SeqCst) {
         return write_all(kind, &text, || {});
     }

@@ -213,7 +213,7 @@ fn thinking(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Thinki
     }
 }
 
-fn full(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<String> {
+pub(super) fn full(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<String> {
     let text = item.string(reader)?;
     if text.trim().is_empty() {
         item.wrong(reader, "is empty", None);

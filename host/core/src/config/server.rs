@@ -7,10 +7,9 @@ use ipnet::IpNet;
 use super::grants::fetch::networks;
 use super::keys::{SERVER, SERVER_PROXY, SERVER_USERS};
 use super::reader::{ConfigReader, SpannedValue, Table};
-use super::{Config, ProblemCode, Problems, idle_keys};
+use super::{Config, OidcConfig, ProblemCode, Problems, oidc};
 use crate::policy::roles::Role;
-use crate::types::channel::ChannelKind;
-use crate::types::ids::OPERATOR;
+use crate::types::ids::{OIDC_PREFIX, OPERATOR};
 use crate::types::wording::code;
 
 /// The beginning of a hashed token, and the number of its parts: algorithm, version, costs, salt
@@ -37,6 +36,8 @@ pub struct ServerConfig {
     pub users: BTreeMap<String, ServerUser>,
     /// The proxy that says who sends a request.
     pub proxy: Option<TrustedProxy>,
+    /// The provider at which people log in.
+    pub oidc: Option<OidcConfig>,
 }
 
 /// `[server.proxy]`.
@@ -59,7 +60,7 @@ pub struct ServerUser {
     pub token_hash: Option<String>,
 }
 
-pub(super) fn read(reader: &mut ConfigReader, root: &Table<'_>) -> ServerConfig {
+pub(super) fn read(reader: &mut ConfigReader, folder: &str, root: &Table<'_>) -> ServerConfig {
     let mut server = ServerConfig::default();
     let Some(table) = root.get("server").and_then(|item| item.table(reader, SERVER)) else {
         return server;
@@ -70,14 +71,20 @@ pub(super) fn read(reader: &mut ConfigReader, root: &Table<'_>) -> ServerConfig 
         trusted_proxy(reader, &table)
     });
     let has_proxy = table.get("proxy").is_some();
+    server.oidc = oidc::read(reader, folder, &table);
     for (name, span, table) in table.named_tables(reader, "users", SERVER_USERS) {
         // A proxy has names of its own, such as addresses of mail.
         if !has_proxy {
             super::plugin::check_name(reader, "server.users", name, &span);
         }
-        if name == OPERATOR {
+        let owner = match name {
+            OPERATOR => Some("the runs of the terminal have that owner"),
+            _ if name.starts_with(OIDC_PREFIX) => Some("people of `[server.oidc]` have such names"),
+            _ => None,
+        };
+        if let Some(owner) = owner {
             let what = format!("a person cannot be called {}", code(name));
-            let help = "the runs of the terminal have that owner; choose another name".to_owned();
+            let help = format!("{owner}; choose another name");
             reader.error(ProblemCode::InvalidValue, &span, what, help);
         }
         let table = table.checked(reader);
@@ -128,14 +135,10 @@ fn token_hash(reader: &mut ConfigReader, item: &SpannedValue<'_>) -> Option<Stri
     None
 }
 
-/// Adds a warning for each user whom nothing serves.
+/// Adds a warning for each key without effect.
 pub(super) fn check(config: &Config, problems: &mut Problems) {
-    let is_served = config.channels.values().any(|channel| channel.kind == ChannelKind::Web);
-    for name in config.server.users.keys().filter(|_| !is_served) {
-        let what = format!("the user `{name}` reaches nothing");
-        let why = "the config has no channel of kind `web`, so `conclave serve` refuses it";
-        let help = "write a channel with `kind = \"web\"`, or leave the user out";
-        idle_keys::warn(config, problems, &format!("server.users.{name}"), what, why, help);
+    if let Some(provider) = &config.server.oidc {
+        oidc::check(config, provider, problems);
     }
 }
 
@@ -167,8 +170,8 @@ mod tests {
         assert_eq!(roles, [("ada", Role::Approver), ("bob", Role::User)]);
         assert_eq!(config.server.users["ada"].token_hash.as_deref(), Some(HASH));
         assert!(config.warnings.0.is_empty(), "{:?}", config.warnings);
-        let idle = parse(&users).unwrap().warnings;
-        assert_eq!(idle.0.iter().map(|it| it.code).collect::<Vec<_>>(), [ProblemCode::NoEffect; 2]);
+        let without_page = parse(&users).unwrap().warnings;
+        assert!(without_page.0.is_empty(), "they start runs by the API: {without_page:?}");
     }
 
     #[test]
@@ -214,6 +217,12 @@ mod tests {
             let problems = parse(&format!("[server.users.ada]\n{lines}\n")).unwrap_err();
             assert_eq!(problems[0].0, code, "{lines}");
             assert!(problems.iter().all(|(_, text)| !text.contains("hunter2")), "{problems:?}");
+        }
+        let web = "[channels.web]\nkind = \"web\"\n";
+        let proxy = "[server.proxy]\nheader = \"X-U\"\nfrom = [\"127.0.0.1\"]\n";
+        for name in ["operator", "oidc:ada"] {
+            let user = format!("{web}{proxy}[server.users.\"{name}\"]\nrole = \"user\"\n");
+            assert_eq!(parse(&user).unwrap_err()[0].0, ProblemCode::InvalidValue, "{name}");
         }
         let name = parse(&format!("[server.users.\"A b\"]\nrole = \"user\"\ntoken = \"{HASH}\"\n"));
         assert_eq!(name.unwrap_err()[0].0, ProblemCode::InvalidName);

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::journal::recovery::Unfinished;
-use crate::protocol::event::Record;
+use crate::room::Room;
 use crate::types::delegation::BackgroundRecord;
 use crate::types::delivery::EndedTask;
 use crate::types::ids::{Millis, RoomId};
@@ -25,9 +24,9 @@ pub struct BackgroundTasks {
 }
 
 impl BackgroundTasks {
-    /// Adds the tasks that a room of the run has started.
-    pub fn take(&mut self, run: &RoomId, room: &RoomId, records: Vec<Record>) {
-        let folded = Unfinished::fold(records).room;
+    /// Adds the tasks that a room of the run has started, as its records lead to it.
+    pub fn take(&mut self, run: &RoomId, folded: &Room) {
+        let room = folded.id();
         let place = room.as_str().strip_prefix(run.as_str()).unwrap_or_default();
         let place = place.trim_start_matches('/');
         let mut of_room: Vec<TaskRow> = folded

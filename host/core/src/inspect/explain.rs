@@ -3,10 +3,11 @@
 //! itself.
 
 mod layers;
+mod options;
 mod outside;
 mod tasks;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -18,6 +19,8 @@ use crate::types::approval::{Delegator, participants};
 use crate::types::capability::Capability;
 use crate::types::denial::{DenialRecord, Layer};
 use crate::types::ids::{PluginName, TaskName};
+
+pub use options::{UnknownTarget, foreign_option, has_target, unknown_target};
 
 /// A layer's verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

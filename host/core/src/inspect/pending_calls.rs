@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::policy::budget::Budget;
 use crate::protocol::notice::Notice;
 use crate::types::ids::{CallId, Millis, RoomId};
 
@@ -43,15 +44,18 @@ impl PendingCalls {
                 self.open.remove(&(room.clone(), *call));
                 self.close(at);
             }
-            Notice::ResultReady { .. } => self.abandon(room, at),
+            Notice::ResultReady { .. } => {
+                self.open.retain(|(asked_in, _), _| asked_in != room);
+                self.close(at);
+            }
+            // The calls of the turn are not awaited any more. A limit is one of the whole run.
+            Notice::TurnStopped { .. } => {
+                let is_limit = |tool: &str| Budget::ALL.iter().any(|limit| limit.key() == tool);
+                self.open.retain(|(asked_in, _), tool| asked_in != room || is_limit(tool));
+                self.close(at);
+            }
             _ => {}
         }
-    }
-
-    /// Drops the calls of a room whose answers are not awaited any more.
-    pub fn abandon(&mut self, room: &RoomId, at: Millis) {
-        self.open.retain(|(asked_in, _), _| asked_in != room);
-        self.close(at);
     }
 
     /// The total time for which a question was open, up to `now`.
@@ -72,8 +76,10 @@ impl PendingCalls {
 
 #[cfg(test)]
 mod tests {
-    use crate::policy::budget::Budget;
+    use std::sync::Arc;
+
     use crate::types::approval::ApprovalAuthor;
+    use crate::types::outcome::{Outcome, Status};
 
     use super::*;
 
@@ -103,7 +109,21 @@ mod tests {
         assert_eq!(take(&room, 5_000, answered(1)), 4_001, "one is open still");
         assert_eq!(take(&child, 6_000, answered(1)), 5_000);
         assert_eq!(take(&room, 9_000, question(2)), 5_001);
-        questions.abandon(&room, Millis(9_500));
-        assert_eq!(questions.total(Millis(9_501)).as_millis(), 5_500, "a stopped turn has none");
+        let reason = "enough".to_owned();
+        let outcome = Arc::new(Outcome::new(Status::Kill, reason));
+        assert_eq!(take(&room, 9_500, Notice::ResultReady { outcome }), 5_500, "an end has none");
+    }
+
+    #[test]
+    fn a_stopped_turn_asks_for_no_approval_and_its_run_still_for_more_of_a_limit() {
+        let room = RoomId::from("3f2a");
+        let tools = [(CallId(1), "notes.save"), (CallId(2), Budget::Tokens.key())];
+        let open = tools.map(|(call, tool)| ((room.clone(), call), tool.to_owned()));
+        let mut questions = PendingCalls::of_stored(open);
+        let reason = "enough".to_owned();
+        let stopped = Notice::TurnStopped { task: "desk".into(), reason };
+        questions.take(&room, Millis(1), &stopped);
+        let open: Vec<&String> = questions.open().map(|(.., tool)| tool).collect();
+        assert_eq!(open, [Budget::Tokens.key()]);
     }
 }

@@ -87,7 +87,7 @@ pub fn data_can_leave(setup: &Setup) -> String {
 }
 
 /// The server that gets a model's requests; `None` if there is none.
-fn server_of(setup: &Setup, model: &ModelName) -> Option<String> {
+pub(super) fn server_of(setup: &Setup, model: &ModelName) -> Option<String> {
     // Destructured without `..`, so that a field that reaches out does not compile before it is
     // counted here.
     let ModelSetup {
@@ -103,8 +103,22 @@ fn server_of(setup: &Setup, model: &ModelName) -> Option<String> {
     reached_at.as_ref().map(|server| format!("{server} (model {model})"))
 }
 
+/// What a plugin may do by one capability.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapabilityRights {
+    /// The capability; `None` for what the config lets the plugin do without a grant.
+    pub capability: Option<Capability>,
+    /// Permissions such as `read docs/`, at least one.
+    pub may: Vec<String>,
+}
+
 /// What a plugin may do, such as `read docs/`; empty if it can only compute.
 pub(crate) fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
+    rights_by_capability(setup, name).into_iter().flat_map(|rights| rights.may).collect()
+}
+
+/// What a plugin may do by each capability, those that reach the furthest first.
+pub(crate) fn rights_by_capability(setup: &Setup, name: &PluginName) -> Vec<CapabilityRights> {
     use Capability::{Delegate, Exec, Fetch, Files, Model, Route, Secrets, Tools};
     let Some(plugin) = setup.plugins.get(name) else { return Vec::new() };
     let granted = plugin.grants.requested_by(&plugin.facts.manifest);
@@ -116,17 +130,18 @@ pub(crate) fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
         }
         _ => granted.get(capability).map(|grant| grant.texts(&request).summary).unwrap_or_default(),
     };
-    // The grants that reach the furthest come first.
-    let first = &[Exec, Route, Delegate, Tools, Model, Files, Fetch, Secrets];
     let servers = plugin
         .facts
         .mcp
         .then(|| "do whatever its server can: it runs outside the sandbox".to_owned());
-    servers
-        .into_iter()
-        .chain(may_shape(setup, name))
-        .chain(Capability::beginning_with(first).flat_map(words))
-        .collect()
+    let ungranted = servers.into_iter().chain(may_shape(setup, name)).collect();
+    let ungranted = CapabilityRights { capability: None, may: ungranted };
+    let first = &[Exec, Route, Delegate, Tools, Model, Files, Fetch, Secrets];
+    let by_grants = Capability::beginning_with(first).map(|capability| CapabilityRights {
+        capability: Some(capability),
+        may: words(capability),
+    });
+    [ungranted].into_iter().chain(by_grants).filter(|rights| !rights.may.is_empty()).collect()
 }
 
 /// The decisions or texts that the config lets a plugin contribute; these need no grant.
@@ -225,7 +240,11 @@ fn may_nest(setup: &Setup, name: &PluginName, grant: &ToolsGrant) -> Option<Stri
 }
 
 /// The tools that the plugin's own tools may call.
-fn nested_tools(setup: &Setup, name: &PluginName, grant: &ToolsGrant) -> BTreeSet<String> {
+pub(super) fn nested_tools(
+    setup: &Setup,
+    name: &PluginName,
+    grant: &ToolsGrant,
+) -> BTreeSet<String> {
     let kinds = setup.plugins.get(name).map(|plugin| &plugin.facts.kinds);
     if !kinds.is_some_and(|kinds| kinds.contains(&PluginKind::Tools)) {
         return BTreeSet::new();

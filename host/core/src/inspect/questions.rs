@@ -3,6 +3,7 @@
 //! server and its page list and decide what this fold finds.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -14,11 +15,11 @@ use crate::protocol::effect::Effect;
 use crate::protocol::event::{Event, Record};
 use crate::protocol::notice::Notice;
 use crate::room::{Room, askers};
-use crate::setup::Setup;
+use crate::setup::{PluginSetup, Setup};
 use crate::types::approval::{
     Approval, ApprovalAuthor, ApprovalRequest, Asker, DecisionFault, approval_id, arguments_sha256,
 };
-use crate::types::ids::{CallId, ChannelId, ControlId, Millis, RoomId};
+use crate::types::ids::{CallId, ChannelId, ControlId, Millis, PluginName, RoomId};
 
 /// A question of a run to a person.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -66,6 +67,9 @@ pub struct ApprovalSubject {
     /// What the plugin that carries the call out may do, such as `read docs/`; empty if it can only
     /// compute, or if the host carries it out.
     pub effects: Vec<String>,
+    /// The setup in force, by which the reasons are explained.
+    #[serde(skip)]
+    pub setup: Arc<Setup>,
 }
 
 /// Where a question stands.
@@ -190,7 +194,7 @@ impl Question {
 }
 
 impl QuestionKind {
-    fn of_effect(effect: Effect, setup: &Setup) -> Option<(CallId, Self)> {
+    fn of_effect(effect: Effect, setup: &Arc<Setup>) -> Option<(CallId, Self)> {
         Some(match effect {
             Effect::AskApproval { call, request } => {
                 (call, Self::Approval(ApprovalSubject::new(request, setup)))
@@ -214,13 +218,23 @@ impl QuestionKind {
 }
 
 impl ApprovalSubject {
-    fn new(request: ApprovalRequest, setup: &Setup) -> Self {
+    fn new(request: ApprovalRequest, setup: &Arc<Setup>) -> Self {
         let effects = request.performer().map(|plugin| rights_of(setup, &plugin));
         Self {
             arguments_sha256: arguments_sha256(&request.arguments),
             effects: effects.unwrap_or_default(),
             request: Box::new(request),
+            setup: Arc::clone(setup),
         }
+    }
+}
+
+impl ApprovalSubject {
+    /// The plugin that carries the call out, with its setup; `None` if the host does.
+    #[must_use]
+    pub fn performer(&self) -> Option<(&PluginName, &PluginSetup)> {
+        let (name, plugin) = self.setup.plugins.get_key_value(&self.request.performer()?)?;
+        Some((name, plugin))
     }
 }
 
@@ -245,6 +259,7 @@ impl QuestionFold {
             _ => None,
         };
         let is_answer = record.event.settled_call().is_some();
+        let is_timer = matches!(record.event, Event::TimerFired { .. });
         let answered = match record.event.effective() {
             Event::UserAnswered { call, .. } if self.room.is_in_flight(*call) => Some(*call),
             _ => None,
@@ -266,6 +281,10 @@ impl QuestionFold {
         }
         while let Some(notice) = self.room.poll_notice() {
             match notice {
+                // The room's own timer: it stood still while no process had the run.
+                Notice::ApprovalGiven { call, author: ApprovalAuthor::Nobody, .. } if is_timer => {
+                    self.set(call, QuestionState::Expired { at: record.at });
+                }
                 // The room itself refused it, without a decision.
                 Notice::ApprovalGiven { author: ApprovalAuthor::Nobody, .. } if !is_answer => {}
                 Notice::ApprovalGiven { call, approval, author } => {
@@ -288,7 +307,7 @@ impl QuestionFold {
             }
         }
         self.take_effects(record.at);
-        self.close(record.at);
+        self.withdraw(record.at);
     }
 
     fn set(&mut self, call: CallId, state: QuestionState) {
@@ -327,16 +346,12 @@ impl QuestionFold {
         }
     }
 
-    /// Closes the questions whose calls ended without a decision.
-    fn close(&mut self, at: Millis) {
+    /// Withdraws the questions whose calls ended without a decision.
+    fn withdraw(&mut self, at: Millis) {
         let is_closed =
             |question: &&mut Question| question.is_open() && !self.room.is_in_flight(question.call);
         for question in self.questions.values_mut().filter(is_closed) {
-            let deadline = question.expires_ms.map(|ms| question.since.plus(ms));
-            question.state = match deadline {
-                Some(deadline) if at >= deadline => QuestionState::Expired { at },
-                _ => QuestionState::Withdrawn { at },
-            };
+            question.state = QuestionState::Withdrawn { at };
         }
     }
 

@@ -32,7 +32,7 @@ impl RoomRowFold {
         }
         let over = WaitChange::of_event(&record.event);
         let settled = record.event.settled_call().filter(|call| self.room.is_in_flight(*call));
-        if let Event::Cancelled { reason } = &record.event {
+        if let Event::Cancelled { reason } = record.event.effective() {
             self.stopped = Some(Arc::new(Outcome::new(Status::Kill, reason.as_str())));
         }
         self.room.handle(record.event, record.at);

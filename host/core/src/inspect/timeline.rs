@@ -12,12 +12,13 @@ mod tree;
 
 use serde::{Deserialize, Serialize};
 
-use crate::protocol::event::Record;
+use crate::protocol::event::{Event, Record};
 use crate::types::ids::{Millis, RoomId, TaskName};
 use crate::types::outcome::Status;
 use crate::types::text::cut_chars;
 
-pub use row::{Effected, Given, RowSubject, SandboxUsage, TimelineRow};
+pub use fold::TimelineFold;
+pub use row::{Effected, Given, InboundOutcome, RowSubject, SandboxUsage, TimelineRow};
 
 /// The number of characters kept of a text.
 pub const TEXT: usize = 400;
@@ -106,11 +107,16 @@ impl Timeline {
     /// if the root's records do not begin with an opening.
     #[must_use]
     pub fn of(rooms: impl IntoIterator<Item = Vec<Record>>) -> Option<Self> {
-        let mut folded = fold::Fold::default();
+        let mut fold = TimelineFold::default();
         for records in rooms {
-            folded.room(records);
+            let Some(Event::RoomOpened { opening, .. }) = records.first().map(|first| &first.event)
+            else {
+                continue;
+            };
+            let room = opening.room.clone();
+            records.into_iter().for_each(|record| fold.take(&room, record));
         }
-        folded.into_timeline()
+        fold.timeline()
     }
 
     /// Extends a run that is still under way to `now`, past its newest record.

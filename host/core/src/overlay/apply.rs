@@ -85,7 +85,8 @@ pub fn interrupted(decisions: &[ChangeDecision]) -> Vec<&ChangeDecision> {
 }
 
 /// Returns the decisions as a person wants to read them: each once, as a begin only if it was
-/// interrupted and some of the run's changes are still pending.
+/// interrupted and some of the run's changes are still pending. Those of all its folders count: a
+/// decision that was interrupted after its last file stays a begin as long as another folder has some.
 #[must_use]
 pub fn summarized(
     decisions: Vec<ChangeDecision>,

@@ -28,7 +28,27 @@ pub enum Budget {
     History,
 }
 
+/// A limit in force, with what is used of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct BudgetUse {
+    pub budget: Budget,
+    /// The amount used, in the budget's smallest unit.
+    pub used: u64,
+    pub limit: u64,
+}
+
 impl Budget {
+    /// The limits in force with what is used of each, without those of time and memory, which the
+    /// room alone measures.
+    #[must_use]
+    pub fn uses(limits: &RunLimits, spent: &Spent) -> Vec<BudgetUse> {
+        let measured = Self::ALL.into_iter().filter(|it| !matches!(it, Self::Wall | Self::History));
+        let of_budget = |budget: Self| {
+            Some(BudgetUse { budget, used: budget.of(spent), limit: budget.limit(limits)? })
+        };
+        measured.filter_map(of_budget).collect()
+    }
+
     /// Every budget.
     pub const ALL: [Self; 8] = [
         Self::Turns,
@@ -245,6 +265,16 @@ mod tests {
             ..RunLimits::default()
         };
         assert_eq!(describe(&none), ["no background tasks"]);
+    }
+
+    #[test]
+    fn the_limits_in_force_have_their_use_and_the_others_are_left_out() {
+        let limits = RunLimits { tokens: Some(5), cost_micro_usd: None, ..RunLimits::default() };
+        let spent = Spent { tokens: 3, cost_micro_usd: 7, ..Spent::default() };
+        let uses = Budget::uses(&limits, &spent);
+        assert!(uses.contains(&BudgetUse { budget: Budget::Tokens, used: 3, limit: 5 }));
+        let absent = [Budget::Cost, Budget::Wall, Budget::History];
+        assert!(uses.iter().all(|it| !absent.contains(&it.budget)), "{uses:?}");
     }
 
     #[test]

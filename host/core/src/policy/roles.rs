@@ -63,6 +63,8 @@ pub enum Action {
     Audit,
     /// Reads the figures of the server.
     Measure,
+    /// Reads the rights of the plugins.
+    Inspect,
     /// Starts a run.
     Start,
     /// Sends a message to a run, or answers its question.
@@ -81,11 +83,12 @@ pub enum Action {
 
 impl Action {
     /// All actions.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::List,
         Self::Read,
         Self::Audit,
         Self::Measure,
+        Self::Inspect,
         Self::Start,
         Self::Say,
         Self::Stop,
@@ -103,6 +106,7 @@ impl Action {
             Self::Read => "read the run",
             Self::Audit => "read the audit chain",
             Self::Measure => "read the figures of the server",
+            Self::Inspect => "read the rights of plugins",
             Self::Start => "start a run",
             Self::Say => "send the run a message",
             Self::Stop => "stop the run",
@@ -131,15 +135,17 @@ impl Role {
     }
 
     fn reach(self, action: Action) -> RoleReach {
-        use Action::{Apply, Audit, Decide, List, Measure, Pause, Read, Resume, Say, Start, Stop};
+        use Action::{
+            Apply, Audit, Decide, Inspect, List, Measure, Pause, Read, Resume, Say, Start, Stop,
+        };
         match (self, action) {
             (Self::Admin, _)
-            | (Self::Viewer | Self::Operator | Self::Approver, List | Read | Measure)
+            | (Self::Viewer | Self::Operator | Self::Approver, List | Read | Measure | Inspect)
             | (Self::Operator | Self::Approver, Audit)
             | (Self::Operator, Start | Say | Stop | Pause | Resume | Apply)
             | (Self::Approver, Decide) => RoleReach::All,
             (Self::User, List | Read | Start | Say | Stop) => RoleReach::Own,
-            (Self::User, Audit | Measure | Pause | Resume | Decide | Apply)
+            (Self::User, Audit | Measure | Inspect | Pause | Resume | Decide | Apply)
             | (Self::Viewer, Audit | Start | Say | Stop | Pause | Resume | Decide | Apply)
             | (Self::Operator, Decide)
             | (Self::Approver, Start | Say | Stop | Pause | Resume | Apply) => RoleReach::None,
@@ -209,12 +215,13 @@ mod tests {
     use super::*;
 
     /// What each role may do: `A` for all runs, `o` for its own ones, `-` for none.
-    const TABLE: [(Action, &str); 11] = [
+    const TABLE: [(Action, &str); 12] = [
         // viewer, user, operator, approver, admin
         (Action::List, "AoAAA"),
         (Action::Read, "AoAAA"),
         (Action::Audit, "--AAA"),
         (Action::Measure, "A-AAA"),
+        (Action::Inspect, "A-AAA"),
         (Action::Start, "-oA-A"),
         (Action::Say, "-oA-A"),
         (Action::Stop, "-oA-A"),

@@ -32,7 +32,7 @@ use crate::types::usage::UsedByPlugin;
 /// The version of the rules by which a room folds its events. It changes whenever the same events
 /// would lead to another state, and whenever names in records change, because a field under its old
 /// name would be read as absent.
-pub const RULES: u32 = 14;
+pub const RULES: u32 = 15;
 /// The first version of the rules whose records have the names of today. Records of before would be
 /// read wrongly: a field under its old name counts as absent.
 pub const READABLE_RULES: u32 = 10;

@@ -107,6 +107,9 @@ name! {
 /// The name of who starts runs at a terminal, which no person of a server may have.
 pub const OPERATOR: &str = "operator";
 
+/// The beginning of the names of people of a provider of OpenID Connect, and of nobody else's.
+pub const OIDC_PREFIX: &str = "oidc:";
+
 /// The person or service on whose behalf a room runs, or something is asked of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -241,3 +241,14 @@ fn a_question_that_nobody_answers_is_expired_and_one_of_an_ended_run_withdrawn()
     recorded.handle(Event::Cancelled { reason: "enough".to_owned() }, START);
     assert_eq!(question(&recorded).state, QuestionState::Withdrawn { at: START });
 }
+
+#[test]
+fn a_question_does_not_expire_by_time_in_which_no_process_had_the_run() {
+    let mut recorded = opened(&json!({}), Some(1_000));
+    save(&mut recorded, json!({}));
+    let at = Millis(START.0 + 60_000);
+    recorded.handle(Event::Resumed { down_ms: 59_900, is_exact: true, setup: None }, at);
+    assert!(question(&recorded).is_open());
+    recorded.handle(Event::Cancelled { reason: "enough".to_owned() }, at);
+    assert_eq!(question(&recorded).state, QuestionState::Withdrawn { at });
+}

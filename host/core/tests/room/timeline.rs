@@ -1,7 +1,7 @@
 //! A run as rows in time: for every case, for arbitrary events, and for one run in detail.
 
 use conclave_core::inspect::prompts::{PromptMessage, prompts};
-use conclave_core::inspect::timeline::{Given, RowSubject, Timeline};
+use conclave_core::inspect::timeline::{Given, RowSubject, Timeline, TimelineFold};
 use conclave_core::inspect::{audit, export};
 use conclave_core::journal::record::retold;
 use conclave_core::protocol::event::{Event, Principal, RULES, Record, RunOpening};
@@ -368,7 +368,19 @@ fn rows_of_a_background_task_are_below_the_row_that_started_it() {
     if let Event::RoomOpened { opening, .. } = &mut child[0].event {
         *opening = RunOpening { room: room.clone(), ..opening.clone() };
     }
-    let timeline = Timeline::of([root, child]).expect("a timeline");
+    let timeline = Timeline::of([root.clone(), child.clone()]).expect("a timeline");
+    // A reader that comes again and again gets the same from the records that were added.
+    let (mut fold, root_room) = (TimelineFold::default(), opening.opening().room);
+    let mut child = child.into_iter();
+    for record in root {
+        fold.take(&root_room, record);
+        let so_far = fold.timeline().expect("a timeline");
+        if so_far.rows.iter().any(|row| matches!(row.what, RowSubject::Background { .. })) {
+            child.next().into_iter().for_each(|record| fold.take(&room, record));
+        }
+    }
+    child.for_each(|record| fold.take(&room, record));
+    assert_eq!(fold.timeline(), Some(timeline.clone()));
     let started = timeline.rows.iter().position(
         |row| matches!(&row.what, RowSubject::Background { child: of, .. } if *of == room),
     );

@@ -97,8 +97,10 @@ impl ControlInbox {
 /// keeps the message for the next poll.
 fn end(store: &Store, received: &ReceivedMail) {
     let ControlMessage { room, word, .. } = &received.mail;
-    let ControlCommand::Stop { reason } = word else { return };
-    if store.give_up(room, reason).is_ok() || !store.may_be_open(room) {
+    if !matches!(word, ControlCommand::Stop { .. }) {
+        return;
+    }
+    if store.give_up_for(&received.mail).is_ok() || !store.may_be_open(room) {
         received.delete();
     }
 }

@@ -160,6 +160,9 @@ pub(super) fn guarded(
             found.key(&format!("the key of the model {name}"), key, &folder);
         }
     }
+    if let Some(secret) = config.server.oidc.as_ref().and_then(|oidc| oidc.client_secret.as_ref()) {
+        found.key("the secret of the server at its provider", secret, &folder);
+    }
     for (name, plugin) in &config.plugins {
         match &plugin.source {
             PluginSource::File(path) => {

@@ -16,6 +16,7 @@ use conclave_core::types::message::{Blob, Role, ToolCall};
 use conclave_core::types::observed::ObservedPosition;
 use conclave_core::types::outcome::Outcome;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::calls::Plugins;
@@ -264,6 +265,26 @@ pub struct Session {
 pub struct RoomGuard {
     running: JoinHandle<Result<Arc<Outcome>, SessionError>>,
     handle: RoomHandle,
+    stop: LoopStop,
+}
+
+/// Stops the loop of a room as a crash would: the journal has no end, and another host resumes the
+/// room.
+#[derive(Clone, Debug, Default)]
+pub struct LoopStop(Arc<Notify>);
+
+impl LoopStop {
+    /// Stops the loop. [`RoomGuard::closed`] then returns `Interrupted`, once nothing of the loop
+    /// works any more.
+    pub fn stop(&self) {
+        self.0.notify_one();
+    }
+
+    /// Whether nobody waits for the room any more.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
 }
 
 impl RoomGuard {
@@ -286,6 +307,12 @@ impl RoomGuard {
     #[must_use]
     pub fn handle(&self) -> &RoomHandle {
         &self.handle
+    }
+
+    /// Stops the loop when the program ends but the room does not.
+    #[must_use]
+    pub fn loop_stop(&self) -> LoopStop {
+        self.stop.clone()
     }
 
     /// Whether the room is over.
@@ -540,16 +567,20 @@ impl Session {
     }
 
     fn run_beside(mut self, start: Result<(), SessionError>) -> (RoomHandle, RoomGuard) {
-        let handle = self.handle();
+        let (handle, stop) = (self.handle(), LoopStop::default());
+        let stopping = stop.clone();
         let running = tokio::spawn(async move {
             start?;
             self.observers.begin();
             if let Some(outcome) = self.driver.outcome().filter(|_| !self.driver.is_begun()) {
                 return Ok(Arc::clone(outcome));
             }
-            RunGuard(Some(&mut self)).into_end().await
+            let room = self.room.clone();
+            let run = RunGuard(Some(&mut self));
+            let stopped = run.into_end_unless(stopping.0.notified()).await;
+            stopped.unwrap_or(Err(SessionError::Interrupted { room }))
         });
-        (handle.clone(), RoomGuard { running, handle })
+        (handle.clone(), RoomGuard { running, handle, stop })
     }
 
     /// Changes the history of a task's agent.
@@ -751,9 +782,32 @@ impl RunGuard<'_> {
 }
 
 impl RunGuard<'_> {
+    /// Returns the run's outcome and releases the session. Once `stop` is ready, the session is
+    /// released without one.
+    async fn into_end_unless(
+        mut self,
+        stop: impl Future<Output = ()>,
+    ) -> Option<Result<Arc<Outcome>, SessionError>> {
+        let outcome = tokio::select! {
+            outcome = self.outcome() => outcome,
+            () = stop => {
+                self.0 = None;
+                return None;
+            }
+        };
+        Some(self.end(outcome))
+    }
+
     /// Returns the run's outcome and releases the session.
     async fn into_end(mut self) -> Result<Arc<Outcome>, SessionError> {
         let outcome = self.outcome().await;
+        self.end(outcome)
+    }
+
+    fn end(
+        mut self,
+        outcome: Result<Arc<Outcome>, JournalFailure>,
+    ) -> Result<Arc<Outcome>, SessionError> {
         // Taken out, because the drop would give the run up.
         let Some(session) = self.0.take() else { return Ok(outcome?) };
         session.is_broken = outcome.is_err();

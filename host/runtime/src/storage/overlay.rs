@@ -26,6 +26,7 @@ use source::{ChangesLock, OverlaySource, RunSource};
 pub use conclave_core::overlay::diff;
 pub use source::ChangeStore;
 
+pub mod named_files;
 mod source;
 #[cfg(test)]
 mod tests;

@@ -54,11 +54,11 @@ pub(crate) use postgres::TestDatabase;
 #[cfg(feature = "postgres")]
 pub use postgres::{CopiedFiles, DatabaseCopy, PostgresKv};
 pub use reader::{
-    AuditRow, NoRunPosition, RunFilter, RunMatch, RunPosition, RunRecord, RunTotals, StoreReader,
-    WithDamaged,
+    AuditRow, NoRunListPlace, NoRunPosition, RunFilter, RunListPlace, RunMatch, RunPosition,
+    RunRecord, RunTotals, StoreReader, WithDamaged,
 };
 pub use rows::{CLOSED, DamagedRow, QuestionRow, RoomRow, RunRow, RunState, SERVED, WaitRow};
-pub use writer::{Collected, OpenStore, RemovedRun, Retention, StoreCheck};
+pub use writer::{ChainCheck, Collected, OpenStore, RemovedRun, Retention, StoreCheck};
 
 /// The reason why a store cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -374,7 +374,16 @@ impl Store {
     /// # Errors
     /// Fails with an error of SQLite, or if there is no such room.
     pub fn give_up(&self, room: &RoomId, reason: &str) -> Result<(), StoreError> {
-        self.0.give_up(room, reason)
+        let word = ControlCommand::Stop { reason: reason.to_owned() };
+        self.give_up_for(&ControlMessage::new(room.clone(), word))
+    }
+
+    /// Does the same for a message with the command `Stop`. The run records it, and so who sent it.
+    ///
+    /// # Errors
+    /// As [`give_up`](Self::give_up).
+    pub fn give_up_for(&self, stop: &ControlMessage) -> Result<(), StoreError> {
+        self.0.give_up(stop)
     }
 }
 

@@ -9,7 +9,9 @@ use conclave_runtime::event::{Event, Principal, Record};
 use conclave_runtime::ids::{CallId, ControlId, Millis, RoomId};
 use conclave_runtime::journal::{Journal, JournalBatch};
 use conclave_runtime::outcome::Status;
-use conclave_runtime::store::{Retention, RunFilter, Store, StoreAddress, StoreReader};
+use conclave_runtime::store::{
+    Retention, RunFilter, RunListPlace, Store, StoreAddress, StoreReader,
+};
 use conclave_runtime::usage::Spent;
 use conclave_test_servers::{TestDatabase, TestPostgres, postgres_or_skip};
 
@@ -80,6 +82,10 @@ fn answers(reader: &StoreReader) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let mut say = |question: &str, answer: &dyn Debug| all.push(format!("{question}: {answer:#?}"));
     let filter = RunFilter::default;
+    let place = |run: &str| {
+        let started = reader.run(&run.into()).unwrap().map_or(Millis(1_000), |row| row.started);
+        RunListPlace { started, run: run.into() }
+    };
     for filter in [
         filter(),
         RunFilter { status: Some("running".to_owned()), ..filter() },
@@ -92,8 +98,8 @@ fn answers(reader: &StoreReader) -> Vec<String> {
         RunFilter { config: Some("/work/desk.toml".into()), most: Some(1), ..filter() },
         RunFilter { config: Some("/work/other.toml".into()), ..filter() },
         RunFilter { principal: Some(Principal("bob".into())), ..filter() },
-        RunFilter { after: Some("ab2".into()), most: Some(2), ..filter() },
-        RunFilter { after: Some("nothing".into()), ..filter() },
+        RunFilter { after: Some(place("ab2")), most: Some(2), ..filter() },
+        RunFilter { after: Some(place("nothing")), ..filter() },
     ] {
         let mut runs = reader.runs(&filter).unwrap();
         runs.iter_mut().for_each(|run| run.store = StoreAddress::Folder("store".into()));

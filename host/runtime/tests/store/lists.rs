@@ -12,7 +12,8 @@ use conclave_runtime::journal::JournalBatch;
 use conclave_runtime::native::{Failure, Plugin, Step};
 use conclave_runtime::outcome::Status;
 use conclave_runtime::store::{
-    Durability, Retention, RunFilter, RunMatch, RunState, RunTotals, Store, StoreReader,
+    ControlCommand, ControlMessage, Durability, Retention, RunFilter, RunListPlace, RunMatch,
+    RunRow, RunState, RunTotals, Store, StoreReader,
 };
 use conclave_runtime::usage::Spent;
 use conclave_runtime::{Host, HostOptions, RunOptions};
@@ -109,12 +110,22 @@ fn a_list_of_runs_goes_on_behind_a_run_and_only_runs_of_its_config_and_principal
     };
     let (mut listed, mut after) = (Vec::new(), None);
     loop {
-        let next = page(RunFilter { after, most: Some(20), ..RunFilter::default() });
-        let Some(last) = next.last() else { break };
-        after = Some(RoomId::from(last.as_str()));
-        listed.extend(next);
+        let filter = RunFilter { after, most: Some(20), ..RunFilter::default() };
+        let next = reader.runs(&filter).unwrap();
+        let Some(RunRow { started, run, .. }) = next.last().cloned() else { break };
+        // As a client writes the cursor and sends it back.
+        after = Some(RunListPlace { started, run }.to_string().parse().unwrap());
+        listed.extend(next.iter().map(|row| row.run.to_string()));
     }
     assert_eq!(listed, names.iter().rev().cloned().collect::<Vec<_>>());
+    // Behind a run that retention has removed, those come that started before it.
+    let behind = |started: u64| {
+        let place = RunListPlace { started: Millis(started), run: "gone".into() };
+        page(RunFilter { after: Some(place), ..RunFilter::default() }).len()
+    };
+    let started = reader.run(&"r10".into()).unwrap().expect("a run").started.0;
+    let last = reader.run(&"r74".into()).unwrap().expect("a run").started.0;
+    assert_eq!([behind(last + 1), behind(started - 1)], [65, 0]);
     // More than the engine is asked for at once, of which none is returned.
     let text = Some("no such text".to_owned());
     assert!(page(RunFilter { text, most: Some(1), ..RunFilter::default() }).is_empty());
@@ -235,8 +246,13 @@ async fn a_run_that_nobody_goes_on_with_gets_an_end() {
     let before = reader.records(&RoomId::from("a")).unwrap().len();
     assert_eq!(reader.runs(&RunFilter::default()).unwrap()[0].state, RunState::Interrupted);
     assert!(store.give_up(&RoomId::from("nothing"), "x").is_err());
+    let word = ControlCommand::Stop { reason: "no longer wanted".to_owned() };
+    let stop = ControlMessage {
+        by: Some(Principal("olga".into())),
+        ..ControlMessage::new(RoomId::from("a"), word)
+    };
     for _ in 0..2 {
-        store.give_up(&RoomId::from("a"), "no longer wanted").unwrap();
+        store.give_up_for(&stop).unwrap();
         let run = reader.runs(&RunFilter::default()).unwrap().remove(0);
         assert_eq!(run.state, RunState::Ended(Status::Kill));
         assert_eq!(
@@ -249,6 +265,9 @@ async fn a_run_that_nobody_goes_on_with_gets_an_end() {
             "what has ended stays as it is"
         );
     }
+    let last = reader.records(&RoomId::from("a")).unwrap().pop().unwrap();
+    assert_eq!(last.event.sender(), stop.by.as_ref(), "{last:?}");
+    assert!(reader.has_received(&RoomId::from("a"), &stop.id).unwrap());
     assert!(reader.waits(None).unwrap().is_empty());
 }
 

@@ -36,7 +36,7 @@ fn messages_lie_in_order_until_they_are_withdrawn() {
         )
     };
     // Two messages with the same content are distinct.
-    let sent = [stop("a"), decide(), stop("b"), stop("b")];
+    let sent = [stop("a").under_key("f"), decide(), stop("b").under_key("0"), stop("b")];
     for message in &sent {
         match message.word.settles() {
             Some(_) => drop(mail().send_decision(message, || Ok(true)).unwrap()),

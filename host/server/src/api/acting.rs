@@ -4,14 +4,14 @@
 
 use std::time::Duration;
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Path, Request};
 use axum::http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use conclave_core::policy::roles::Action;
 use conclave_core::types::approval::{Approval, approval_id, parse_approval_id};
-use conclave_core::types::ids::{CallId, ControlId, Principal, RoomId, TaskName};
+use conclave_core::types::ids::{CallId, Principal, RoomId, TaskName};
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::overlay::{OverlayError, RunChanges};
 use conclave_runtime::steering::{
@@ -24,11 +24,13 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::views::version_of;
-use super::{Problem, bad_arguments, run_value};
+use super::{Problem, bad_arguments};
 use crate::conversations::FAILED;
 use crate::http::{Failure, Server, body};
+use crate::run_request::RunRequest;
 use crate::runs::{StartRefusal, is_started_by};
 use crate::sessions::Session;
+use crate::visible_configs::{VisibleConfig, VisibleConfigs};
 
 /// The time in which a process has to receive a message, and a run to end.
 const MOST: Duration = Duration::from_secs(20);
@@ -47,6 +49,8 @@ pub(crate) struct StartRequest {
     pub(crate) text: String,
     /// The entry task, instead of that of the config.
     pub(crate) task: Option<String>,
+    /// The name of the config, if the person sees several.
+    pub(crate) config: Option<String>,
 }
 
 /// The body of a text for a run.
@@ -132,8 +136,8 @@ fn message_of(
     let principal = session.identity.principal.clone();
     let mut message = ControlMessage::new(room, word);
     if let Some(key) = key {
-        let parts = [&*principal.0, message.room.as_str(), key].map(str::as_bytes);
-        message.id = ControlId::from(format!("key-{}", digest(&parts)));
+        let key = digest(&[&*principal.0, message.room.as_str(), key].map(str::as_bytes));
+        message = message.under_key(&key);
     }
     message.by = Some(principal);
     message
@@ -160,7 +164,7 @@ impl Server {
     pub(crate) async fn start_run(
         &self,
         session: &Session,
-        StartRequest { text, task }: StartRequest,
+        StartRequest { text, task, config: _ }: StartRequest,
         key: Option<&str>,
     ) -> Result<(Value, bool), Failure> {
         session.may(Action::Start, None)?;
@@ -175,26 +179,36 @@ impl Server {
             }
             None => RandomIds.run(),
         };
-        let is_repeated = key.is_some() && self.check_start(&id, task.as_ref(), &text).await?;
-        if !is_repeated {
-            let input = (task.clone(), text.clone());
-            conversations.runs().start(&id, principal, input).await.map_err(start_failure)?;
+        let has_started = || self.check_start(key, &id, task.as_ref(), &text);
+        if has_started().await? {
+            return Ok((self.run_value(&self.until_stored(&id).await?), false));
         }
+        let input = (task.clone(), text.clone());
+        let is_new = match conversations.runs().start(&id, principal, input).await {
+            Ok(is_new) => is_new,
+            // A request with the key at another server of the store was first.
+            Err(StartRefusal::Failed) if has_started().await? => false,
+            Err(refusal) => return Err(start_failure(refusal)),
+        };
         let row = self.until_stored(&id).await?;
-        // Another request with the key may have come in between.
-        if key.is_some() && !is_repeated {
-            self.check_start(&id, task.as_ref(), &text).await?;
+        // A request with the key may have come in between at this server.
+        if !is_new {
+            has_started().await?;
         }
-        Ok((run_value(&row), !is_repeated))
+        Ok((self.run_value(&row), is_new))
     }
 
-    /// Returns whether the store has the run of a key.
+    /// Returns whether the store has the run of a key; false without a key.
     async fn check_start(
         &self,
+        key: Option<&str>,
         id: &RoomId,
         task: Option<&TaskName>,
         text: &str,
     ) -> Result<bool, Failure> {
+        if key.is_none() {
+            return Ok(false);
+        }
         let run = id.clone();
         let first = self.read(move |reader, _| match reader.run(&run)? {
             Some(_) => reader.records_from(&run, 0, 1).map(Some),
@@ -205,7 +219,7 @@ impl Server {
             Some(records)
                 if is_started_by(
                     &records,
-                    task.unwrap_or(self.conversations().runs().entry()),
+                    task.unwrap_or(&self.conversations().runs().entry()),
                     text,
                 ) =>
             {
@@ -483,7 +497,7 @@ pub(super) fn changes_failure(error: &OverlayError) -> Failure {
 }
 
 /// The answer to a request that the store did not allow; the operator knows why.
-pub(super) fn failed() -> Failure {
+pub(crate) fn failed() -> Failure {
     Failure::new(StatusCode::SERVICE_UNAVAILABLE, "failed", FAILED)
 }
 
@@ -520,22 +534,21 @@ async fn optional_body<T: DeserializeOwned + Default>(request: Request) -> Resul
 type Answer = Result<Json<Value>, Problem>;
 
 pub(super) async fn start(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
+    Extension(visible): Extension<VisibleConfigs>,
     request: Request,
 ) -> Result<Response, Problem> {
     // Before the body is read.
-    session.may(Action::Start, None)?;
+    visible.where_may(Action::Start)?;
     let key = key_of(request.headers())?;
-    let (run, is_new) = server.start_run(&session, body(request).await?, key.as_deref()).await?;
+    let request: StartRequest = body(request).await?;
+    let VisibleConfig { server, session } = visible.choose(request.config.as_deref())?;
+    let (run, is_new) = server.start_run(session, request, key.as_deref()).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(run)).into_response())
 }
 
 pub(super) async fn message(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
+    RunRequest { server, session, run }: RunRequest,
     request: Request,
 ) -> Answer {
     let key = key_of(request.headers())?;
@@ -543,9 +556,7 @@ pub(super) async fn message(
 }
 
 pub(super) async fn stop(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
+    RunRequest { server, session, run }: RunRequest,
     request: Request,
 ) -> Answer {
     let key = key_of(request.headers())?;
@@ -554,9 +565,7 @@ pub(super) async fn stop(
 }
 
 pub(super) async fn pause(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
+    RunRequest { server, session, run }: RunRequest,
     request: Request,
 ) -> Answer {
     let key = key_of(request.headers())?;
@@ -565,9 +574,7 @@ pub(super) async fn pause(
 }
 
 pub(super) async fn resume(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
+    RunRequest { server, session, run }: RunRequest,
     request: Request,
 ) -> Answer {
     let key = key_of(request.headers())?;
@@ -576,9 +583,8 @@ pub(super) async fn resume(
 }
 
 pub(super) async fn settle(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path((run, id)): Path<(String, String)>,
+    RunRequest { server, session, run }: RunRequest,
+    Path((_, id)): Path<(String, String)>,
     request: Request,
 ) -> Answer {
     let key = key_of(request.headers())?;
@@ -587,9 +593,7 @@ pub(super) async fn settle(
 }
 
 pub(super) async fn decide_changes(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
+    RunRequest { server, session, run }: RunRequest,
     request: Request,
 ) -> Answer {
     Ok(Json(server.decide_run_changes(&session, &run, body(request).await?).await?))

@@ -10,7 +10,7 @@ pub(crate) fn document() -> Value {
         "info": {
             "title": "Conclave",
             "version": "1",
-            "description": "The server of a config. What a person may do depends on the role of the token.",
+            "description": "The server of configs. What a person may do depends on the role of the token.",
         },
         "security": [{ "token": [] }, { "session": [] }],
         "paths": paths(),
@@ -39,7 +39,7 @@ pub(crate) fn document() -> Value {
 
 fn paths() -> Value {
     let mut paths = reading_paths();
-    for part in [acting_paths(), page_paths()] {
+    for part in [rights_paths(), acting_paths(), page_paths()] {
         if let (Value::Object(paths), Value::Object(more)) = (&mut paths, part) {
             for (path, operations) in more {
                 let known = paths.entry(path).or_insert_with(|| json!({}));
@@ -55,19 +55,29 @@ fn paths() -> Value {
 fn reading_paths() -> Value {
     let run = parameter("path", "run", json!({ "type": "string" }));
     let last = parameter("header", "Last-Event-ID", json!({ "type": "string" }));
-    let call = parameter("path", "call", json!({ "type": "string" }));
+    let call = parameter("path", "call", json!({ "type": "string", "pattern": "^c?[0-9]{1,18}$" }));
+    let limit = json!({
+        "type": "integer", "minimum": 1, "description": "50 by default; more than 500 are 500.",
+    });
     let view = |summary: &str| {
         get(summary, std::slice::from_ref(&run), &content(json!({ "type": "object" })))
     };
+    let mut timeline = view("The timeline of the run.");
+    let tag = parameter("header", "If-None-Match", json!({ "type": "string" }));
+    timeline["parameters"] = json!([run, tag]);
+    timeline["responses"]["304"] =
+        json!({ "description": "The run has no record that is not in the reader's copy." });
     let query = |name: &str, schema: Value| parameter("query", name, schema);
+    let config = query("config", json!({ "type": "string" }));
     let filters = [
+        config.clone(),
         query("status", json!({ "type": "string" })),
         query("agent", json!({ "type": "string" })),
         query("text", json!({ "type": "string" })),
-        query("limit", json!({ "type": "integer", "minimum": 1, "maximum": 500 })),
+        query("limit", limit),
         query("cursor", json!({ "type": "string" })),
     ];
-    let stream = json!({ "text/event-stream": { "schema": { "type": "string" } } });
+    let stream = event_stream();
     let plain = json!({ "text/plain": { "schema": { "type": "string" } } });
     json!({
         "/healthz": { "get": public(get("Whether the server lives.", &[], &plain)) },
@@ -75,6 +85,14 @@ fn reading_paths() -> Value {
         "/metrics": { "get": get("Figures in the text format of Prometheus.", &[], &plain) },
         "/api/v1/openapi.json": {
             "get": get("This document.", &[], &content(json!({ "type": "object" }))),
+        },
+        "/api/v1/configs": {
+            "get": get(
+                "The configs that the person sees, with the role there. Routes without a run take a \
+                 query `config` with one of the names.",
+                &[],
+                &content(json!({ "type": "object" })),
+            ),
         },
         "/api/v1/runs": {
             "get": get(
@@ -93,13 +111,14 @@ fn reading_paths() -> Value {
         "/api/v1/runs/{run}/events": {
             "get": get(
                 "The records of all rooms of the run in the order of their commits, each an event \
-                 `record` with its room. `Last-Event-ID` continues after that record.",
+                 `record` with its room. `Last-Event-ID` continues after that record; if the store \
+                 does not have it, an event `reset` comes first, and then all records.",
                 &[run.clone(), last.clone()],
                 &stream,
             ),
         },
         "/api/v1/runs/{run}/tasks": { "get": view("The background tasks of the run.") },
-        "/api/v1/runs/{run}/timeline": { "get": view("The timeline of the run.") },
+        "/api/v1/runs/{run}/timeline": { "get": timeline },
         "/api/v1/runs/{run}/audit": { "get": view("The audit of the run: who did what.") },
         "/api/v1/runs/{run}/budget": { "get": view("The limits of the run, and its use.") },
         "/api/v1/runs/{run}/changes": {
@@ -115,7 +134,7 @@ fn reading_paths() -> Value {
         "/api/v1/questions": {
             "get": get(
                 "The calls and questions that wait for a person, of the runs that this one may read.",
-                &[],
+                &[config],
                 &content(reference("QuestionList")),
             ),
         },
@@ -126,15 +145,17 @@ fn reading_paths() -> Value {
 fn acting_paths() -> Value {
     let text = || json!({ "type": "string" });
     let run = parameter("path", "run", text());
-    let key = parameter("header", "Idempotency-Key", text());
+    let maybe = || json!({ "type": ["string", "null"] });
+    let key = json!({ "type": "string", "pattern": "^[!-~]{1,255}$" });
+    let key = parameter("header", "Idempotency-Key", key);
     let of_run = [run.clone(), key.clone()];
     let state = content(reference("State"));
-    let optional = |name: &str| optional_body(&json!({ name: text() }));
+    let optional = |name: &str| optional_body(&json!({ name: maybe() }));
     let change = |summary: &str, body: Value| acting(summary, &of_run, body, (200, &state));
     let mut start = acting(
         "Starts a run. With a key, the same request starts one run only, and is answered with 200.",
         std::slice::from_ref(&key),
-        body_of(&json!({ "text": text(), "task": text() }), &["text"]),
+        body_of(&json!({ "text": text(), "task": maybe(), "config": maybe() }), &["text"]),
         (201, &content(reference("Run"))),
     );
     start["responses"]["200"] =
@@ -144,7 +165,7 @@ fn acting_paths() -> Value {
         "/api/v1/runs/{run}/messages": {
             "post": change(
                 "Sends a text that the agent reads in its next step.",
-                body_of(&json!({ "text": text(), "task": text() }), &["text"]),
+                body_of(&json!({ "text": text(), "task": maybe() }), &["text"]),
             ),
         },
         "/api/v1/runs/{run}/stop": { "post": change("Ends the run.", optional("reason")) },
@@ -158,13 +179,7 @@ fn acting_paths() -> Value {
             "post": acting(
                 "Approves or refuses a call, or answers a question. The first decision counts.",
                 &[run.clone(), parameter("path", "id", text()), key],
-                body_of(
-                    &json!({
-                        "decision": { "enum": ["approve", "refuse", "answer"] },
-                        "reason": text(), "text": text(),
-                    }),
-                    &["decision"],
-                ),
+                settling_body(),
                 (200, &state),
             ),
         },
@@ -173,7 +188,7 @@ fn acting_paths() -> Value {
                 "Applies or drops the changes. With a version, only those that were read.",
                 &[run],
                 body_of(
-                    &json!({ "decision": { "enum": ["apply", "drop"] }, "version": text() }),
+                    &json!({ "decision": { "enum": ["apply", "drop"] }, "version": maybe() }),
                     &["decision"],
                 ),
                 (200, &content(json!({ "type": "object" }))),
@@ -182,11 +197,42 @@ fn acting_paths() -> Value {
     })
 }
 
+/// The body of a decision or an answer: which fields it has depends on the decision.
+fn settling_body() -> Value {
+    let maybe = || json!({ "type": ["string", "null"] });
+    let mut body = body_of(
+        &json!({
+            "decision": { "enum": ["approve", "refuse", "answer"] },
+            "reason": maybe(), "text": { "type": "string" }, "arguments_sha256": maybe(),
+        }),
+        &["decision"],
+    );
+    let of = |decision: &str, others: &[&str], required: &[&str]| {
+        let mut properties: serde_json::Map<_, _> =
+            others.iter().map(|other| ((*other).to_owned(), json!(false))).collect();
+        properties.insert("decision".to_owned(), json!({ "const": decision }));
+        json!({ "properties": properties, "required": required })
+    };
+    body["content"]["application/json"]["schema"]["oneOf"] = json!([
+        of("approve", &["reason", "text"], &[]),
+        of("refuse", &["text"], &[]),
+        of("answer", &["reason", "arguments_sha256"], &["text"]),
+    ]);
+    body
+}
+
+/// Server-sent events; the schema is that of each.
+fn event_stream() -> Value {
+    let fields = ["event", "id", "data"].map(|name| (name.to_owned(), json!({ "type": "string" })));
+    let fields: serde_json::Map<_, _> = fields.into_iter().collect();
+    json!({ "text/event-stream": { "schema": { "type": "object", "properties": fields } } })
+}
+
 /// The routes of the page.
 fn page_paths() -> Value {
     let conversation = parameter("path", "id", json!({ "type": "string" }));
     let last = parameter("header", "Last-Event-ID", json!({ "type": "string" }));
-    let stream = json!({ "text/event-stream": { "schema": { "type": "string" } } });
+    let stream = event_stream();
     json!({
         "/api/session": {
             "post": public(post(
@@ -220,7 +266,7 @@ fn page_paths() -> Value {
             "post": in_json(post(
                 "Sends a message under an idempotency key.",
                 std::slice::from_ref(&conversation),
-                &json!({ "text": { "type": "string" }, "key": { "type": "string" } }),
+                &json!({ "text": { "type": "string", "minLength": 1 }, "key": { "type": "string" } }),
                 (200, &content(json!({ "type": "object" }))),
             )),
         },
@@ -258,6 +304,58 @@ fn acting(
     operation
 }
 
+/// What plugins may do, what runs may spend, and whether the store is intact. Nothing here can change
+/// it.
+fn rights_paths() -> Value {
+    let text = || json!({ "type": "string" });
+    let query = |name: &str, is_required: bool, schema: Value| {
+        let mut parameter = parameter("query", name, schema);
+        parameter["required"] = is_required.into();
+        parameter
+    };
+    let question = [
+        query("plugin", true, text()),
+        query("capability", true, text()),
+        query("target", false, text()),
+        query("write", false, json!({ "type": "boolean" })),
+        query("method", false, text()),
+        query("header", false, json!({ "type": "array", "items": text() })),
+        query("host", false, text()),
+        query(
+            "arguments",
+            false,
+            json!({ "type": "string", "contentMediaType": "application/json" }),
+        ),
+        query("task", false, text()),
+    ];
+    let view = |summary: &str| get(summary, &[], &content(json!({ "type": "object" })));
+    json!({
+        "/api/v1/rights": {
+            "get": view(
+                "What each plugin can reach, which plugin can call which, and what was granted and not used in the newest runs.",
+            ),
+        },
+        "/api/v1/budgets": {
+            "get": view("The runs that have not ended, each with its limits in force and its use."),
+        },
+        "/api/v1/audit": {
+            "get": view(
+                "What `conclave audit verify` says of the store, as of the time `at`: each chain with its newest hash.",
+            ),
+        },
+        "/api/v1/plugins": {
+            "get": view("The plugins of the config with their tools and permissions."),
+        },
+        "/api/v1/can": {
+            "get": get(
+                "Whether a plugin may do something: the answer of each layer, as of `conclave can`.",
+                &question,
+                &content(json!({ "type": "object" })),
+            ),
+        },
+    })
+}
+
 /// A body with these fields.
 fn body_of(properties: &Value, required: &[&str]) -> Value {
     let schema = json!({
@@ -285,6 +383,7 @@ fn schemas() -> Value {
             "properties": {
                 "type": text(), "title": text(), "status": { "type": "integer" }, "code": text(),
                 "detail": text(), "allowed": { "type": "array", "items": text() },
+                "configs": { "type": "array", "items": text() },
             },
         },
         "Failure": {
@@ -297,7 +396,7 @@ fn schemas() -> Value {
             "required": ["run", "started", "updated", "state", "entry", "principal"],
             "properties": {
                 "run": text(), "started": time(), "updated": time(), "state": text(),
-                "entry": text(), "message": text(), "principal": text(),
+                "entry": text(), "message": text(), "principal": text(), "config": text(),
                 "turns": { "type": "integer" }, "tokens": { "type": "integer" },
                 "cost_micro_usd": { "type": "integer" }, "records": { "type": "integer" },
             },
@@ -310,8 +409,19 @@ fn schemas() -> Value {
         },
         "QuestionList": {
             "type": "object",
-            "required": ["questions"],
-            "properties": { "questions": { "type": "array", "items": reference("Question") } },
+            "description": "`damaged` has the rows that cannot be read, for those who may read every run.",
+            "required": ["questions", "damaged"],
+            "properties": {
+                "questions": { "type": "array", "items": reference("Question") },
+                "damaged": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "required": ["room", "reason"],
+                        "properties": { "room": text(), "reason": text() },
+                    },
+                },
+            },
         },
         "Question": {
             "type": "object",
@@ -421,16 +531,18 @@ mod tests {
         let is_granted = |name: &str| words.iter().any(|word| name.contains(word));
         let document = document();
         for (path, operations) in document["paths"].as_object().unwrap() {
-            assert!(!is_granted(path), "{path}");
             for (method, operation) in operations.as_object().unwrap() {
                 if method == "get" {
                     continue;
                 }
+                assert!(!is_granted(path), "{path}");
                 let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
                 let fields = schema["properties"].as_object().into_iter().flatten();
-                // The token of a session is the proof of who asks, and changes nothing.
-                for (field, _) in
-                    fields.filter(|(field, _)| path != "/api/session" || *field != "token")
+                // The token of a session is the proof of who asks, and a start names the config of
+                // its run; both change nothing.
+                let names_alone = [("/api/session", "token"), ("/api/v1/runs", "config")];
+                for (field, _) in fields
+                    .filter(|(field, _)| !names_alone.contains(&(path.as_str(), field.as_str())))
                 {
                     assert!(!is_granted(field), "{method} {path} {field}");
                 }

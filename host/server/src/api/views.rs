@@ -2,32 +2,36 @@
 //! is a fold of the records by a function of the core.
 
 use std::collections::BTreeMap;
+use std::path::Path as FilePath;
+use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use conclave_core::inspect::audit::{AuditEntry, decision_entry, entries};
-use conclave_core::inspect::background::{BackgroundTasks, TaskRow};
 use conclave_core::inspect::explain::explain_denial;
 use conclave_core::inspect::questions::{Question, QuestionFold};
-use conclave_core::inspect::timeline::Timeline;
 use conclave_core::journal::record::retold;
-use conclave_core::journal::recovery::Unfinished;
 use conclave_core::policy::roles::{Action, RoleRefusal};
 use conclave_core::protocol::event::Record;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::approval::parse_approval_id;
 use conclave_core::types::ids::{CallId, RoomId};
+use conclave_runtime::blocking;
 use conclave_runtime::overlay::diff::{TextChange, as_text, text_change};
 use conclave_runtime::overlay::{FolderChanges, PendingChange, RunChanges};
-use conclave_runtime::store::{RunRow, RunState, StoreError, StoreReader};
+use conclave_runtime::store::{DamagedRow, RunRow, StoreError, StoreReader, WaitRow};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::acting::{changes_failure, failed, no_question};
-use super::{Problem, bad_arguments, owner};
+use super::{Problem, bad_arguments, owner, ownerless};
+use crate::folds::FoldedRun;
 use crate::http::{Failure, Server, now};
+use crate::open_questions::OpenQuestions;
 use crate::sessions::Session;
+use crate::visible_configs::VisibleConfigs;
 
 /// Bytes of both contents of a file up to which its difference is shown.
 const COMPARED: usize = 512 << 10;
@@ -36,53 +40,98 @@ type Answer = Result<Json<Value>, Problem>;
 
 /// A question that waits, for one person.
 pub(crate) struct PersonQuestion {
+    /// The name of its config, if there are several.
+    pub(crate) config: Option<String>,
     pub(crate) question: Question,
     /// Whether a process has its room open: only then its time passes.
     pub(crate) is_live: bool,
     /// Whether this person may settle it.
     pub(crate) may_settle: Result<(), RoleRefusal>,
+    /// Whether this person may read the rights of the plugins of its config.
+    pub(crate) may_inspect: bool,
 }
 
-/// The records of the rooms of a run, the root's first.
-fn rooms_of(reader: &StoreReader, run: &RoomId) -> Result<Vec<(RoomId, Vec<Record>)>, StoreError> {
-    let rooms = reader.rooms(run)?.into_iter().map(|row| row.room);
-    rooms.map(|room| reader.records(&room).map(|records| (room, records))).collect()
+/// The questions that wait, the oldest first, and the rows of the store that cannot be read.
+pub(crate) struct QuestionPage {
+    pub(crate) questions: Vec<PersonQuestion>,
+    /// Empty for a person who may not read the runs of everybody: of such a row nobody knows whose
+    /// it is.
+    pub(crate) damaged: Vec<DamagedRow>,
+}
+
+/// The notices about a call, with the explanation of each refusal in it.
+fn notices_of(records: Vec<Record>, call: CallId) -> Vec<Value> {
+    let mut all = Vec::new();
+    for of in retold(records) {
+        for notice in &of.notices {
+            let mut value = json!(notice);
+            if value["call"] != json!(call) {
+                continue;
+            }
+            (value["seq"], value["at"]) = (of.record.seq.into(), json!(of.record.at));
+            if let (Notice::Denied { plugin, record, .. }, Some(setup)) = (notice, &of.setup) {
+                value["explanation"] = json!(explain_denial(setup, plugin, record, None));
+            }
+            all.push(value);
+        }
+    }
+    all
+}
+
+/// The questions of the runs of a config that a person may read. Only their rooms are folded.
+fn questions_of(
+    reader: &StoreReader,
+    config: &FilePath,
+    session: &Session,
+    open: &OpenQuestions,
+) -> Result<QuestionPage, StoreError> {
+    let (waits, mut damaged) = reader.waits_for_people(None)?;
+    open.retain(&waits);
+    let mut runs: BTreeMap<RoomId, Option<RunRow>> = BTreeMap::new();
+    for id in waits.iter().map(|wait| wait.room.run()) {
+        if runs.contains_key(&id) {
+            continue;
+        }
+        let run = match reader.run(&id) {
+            Ok(run) => run,
+            Err(StoreError::Damaged { what, .. }) => {
+                damaged.push(DamagedRow { room: id.clone(), what });
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        let is_for_person = |run: &RunRow| {
+            run.config.as_deref() == Some(config)
+                && session.may(Action::Read, Some(&owner(run))).is_ok()
+        };
+        runs.insert(id, run.filter(is_for_person));
+    }
+    let run_of = |room: &RoomId| runs.get(&room.run()).and_then(Option::as_ref);
+    let waits = waits.into_iter().filter(|wait| run_of(&wait.room).is_some()).collect();
+    let (rows, unfolded) = open.of(reader, waits);
+    damaged.extend(unfolded);
+    let mut questions: Vec<PersonQuestion> = rows
+        .into_iter()
+        .filter_map(|row| {
+            let run = run_of(&row.wait.room).filter(|run| !row.is_next_message(run))?;
+            let (question, is_live) = (row.question?, row.wait.is_live);
+            let may_settle = session.may(question.action(), Some(&owner(run)));
+            // The server adds its name.
+            let may_inspect = session.may(Action::Inspect, None).is_ok();
+            Some(PersonQuestion { config: None, question, is_live, may_settle, may_inspect })
+        })
+        .collect();
+    questions.sort_by_key(|it| it.question.since);
+    if session.may(Action::Read, Some(&ownerless())).is_err() {
+        damaged.clear();
+    }
+    Ok(QuestionPage { questions, damaged })
 }
 
 impl Server {
-    /// The background tasks of a run, with the state of their deliveries.
-    pub(crate) async fn background_tasks(
-        &self,
-        session: &Session,
-        run: &str,
-    ) -> Result<Vec<TaskRow>, Failure> {
-        let row = self.run(session, Action::Read, run).await?;
-        let rooms = self.read({
-            let run = row.run.clone();
-            move |reader, _| rooms_of(reader, &run)
-        });
-        let mut tasks = BackgroundTasks::default();
-        for (room, records) in rooms.await? {
-            tasks.take(&row.run, &room, records);
-        }
-        Ok(tasks.into_rows())
-    }
-
-    /// The timeline of a run.
-    pub(crate) async fn timeline_view(
-        &self,
-        session: &Session,
-        run: &str,
-    ) -> Result<Timeline, Failure> {
-        let row = self.run(session, Action::Read, run).await?;
-        let run = row.run.clone();
-        let rooms = self.read(move |reader, _| rooms_of(reader, &run)).await?;
-        let timeline = Timeline::of(rooms.into_iter().map(|(_, records)| records));
-        let mut timeline = timeline.ok_or_else(failed)?;
-        if !matches!(row.state, RunState::Ended(_)) {
-            timeline.extend(row.until(now()));
-        }
-        Ok(timeline)
+    /// A run with all its records, folded once for all who look at it.
+    pub(crate) async fn folded(&self, run: &RoomId) -> Result<Arc<FoldedRun>, Failure> {
+        self.folds().run(run).await?.ok_or_else(failed)
     }
 
     /// The audit of a run with the room of each entry, oldest first.
@@ -91,38 +140,19 @@ impl Server {
         session: &Session,
         run: &str,
     ) -> Result<Vec<(RoomId, AuditEntry)>, Failure> {
-        let row = self.run(session, Action::Audit, run).await?;
-        let run = row.run.clone();
-        let read = self
-            .read(move |reader, _| Ok((rooms_of(reader, &run)?, reader.change_decisions(&run)?)));
-        let (rooms, decisions) = read.await?;
-        let mut all = Vec::new();
-        for (room, records) in rooms {
-            all.extend(entries(&retold(records)).into_iter().map(|entry| (room.clone(), entry)));
-        }
-        all.extend(decisions.iter().map(|decision| (row.run.clone(), decision_entry(decision))));
-        all.sort_by_key(|(_, entry)| entry.at);
-        Ok(all)
-    }
-
-    /// The limits of a run and what it has used, with each room's part.
-    pub(crate) async fn budget_view(&self, session: &Session, run: &str) -> Result<Value, Failure> {
-        let row = self.run(session, Action::Read, run).await?;
-        let run = row.run.clone();
-        let read =
-            self.read(move |reader, _| Ok((reader.records(&run)?, reader.rooms(&run)?))).await?;
-        let (records, rooms) = read;
-        // As the room has them, with the increases that were granted.
-        let room = (!records.is_empty()).then(|| Unfinished::fold(records).room);
-        let parts: Vec<Value> = rooms
-            .iter()
-            .map(|room| json!({ "room": room.room, "entry": room.entry, "spent": room.spent }))
-            .collect();
-        Ok(json!({
-            "limits": room.as_ref().map(|room| room.limits()),
-            "spent": rooms.first().map(|root| root.spent),
-            "rooms": parts,
-        }))
+        let run = self.run(session, Action::Audit, run).await?.run;
+        self.read(move |reader, _| {
+            let mut all = Vec::new();
+            for room in reader.rooms(&run)?.into_iter().map(|row| row.room) {
+                let entries = entries(&retold(reader.records(&room)?));
+                all.extend(entries.into_iter().map(|entry| (room.clone(), entry)));
+            }
+            let decisions = reader.change_decisions(&run)?;
+            all.extend(decisions.iter().map(|decision| (run.clone(), decision_entry(decision))));
+            all.sort_by_key(|(_, entry)| entry.at);
+            Ok(all)
+        })
+        .await
     }
 
     /// What happened in a call, and why something was refused in it.
@@ -135,62 +165,30 @@ impl Server {
         let row = self.run(session, Action::Read, run).await?;
         let number = call.strip_prefix('c').unwrap_or(call).parse();
         let call = CallId(number.map_err(|_| bad_arguments("a call is a number, such as c7"))?);
-        let run = row.run.clone();
-        let records = self.read(move |reader, _| reader.records(&run)).await?;
-        let mut all = Vec::new();
-        for of in retold(records) {
-            for notice in &of.notices {
-                let mut value = json!(notice);
-                if value["call"] != json!(call) {
-                    continue;
-                }
-                (value["seq"], value["at"]) = (of.record.seq.into(), json!(of.record.at));
-                if let (Notice::Denied { plugin, record, .. }, Some(setup)) = (notice, &of.setup) {
-                    value["explanation"] = json!(explain_denial(setup, plugin, record, None));
-                }
-                all.push(value);
-            }
-        }
-        if all.is_empty() {
+        let read = self.read(move |reader, _| Ok(notices_of(reader.records(&row.run)?, call)));
+        let notices = read.await?;
+        if notices.is_empty() {
             let what = "the run has no such call";
             return Err(Failure::new(StatusCode::NOT_FOUND, "call_not_found", what));
         }
-        Ok(json!({ "call": call, "notices": all }))
+        Ok(json!({ "call": call, "notices": notices }))
     }
 
-    /// The calls and questions that wait for a person, of all runs that this one may read, the
-    /// oldest first.
-    pub(crate) async fn questions(
-        &self,
-        session: &Session,
-    ) -> Result<Vec<PersonQuestion>, Failure> {
+    /// The calls and questions that wait for a person, of all runs that this one may read.
+    pub(crate) async fn questions(&self, session: &Session) -> Result<QuestionPage, Failure> {
         session.may(Action::List, None)?;
-        let read = self.read(|reader, config| {
-            let (questions, _) = reader.questions(None)?;
-            let mut runs: BTreeMap<RoomId, Option<RunRow>> = BTreeMap::new();
-            let mut all = Vec::new();
-            for row in questions {
-                let id = row.wait.room.run();
-                if !runs.contains_key(&id) {
-                    let run = reader.run(&id)?;
-                    runs.insert(id.clone(), run);
-                }
-                let Some(Some(run)) = runs.get(&id) else { continue };
-                if run.config.as_deref() != Some(config) || row.is_next_message(run) {
-                    continue;
-                }
-                let is_live = row.wait.is_live;
-                all.extend(row.question.map(|question| (owner(run), question, is_live)));
-            }
-            all.sort_by_key(|(_, question, _)| question.since);
-            Ok(all)
-        });
-        let all = read.await?.into_iter().filter_map(|(owner, question, is_live)| {
-            session.may(Action::Read, Some(&owner)).ok()?;
-            let may_settle = session.may(question.action(), Some(&owner));
-            Some(PersonQuestion { question, is_live, may_settle })
-        });
-        Ok(all.collect())
+        let (of_session, open) = (session.clone(), self.open_questions().clone());
+        let read =
+            self.read(move |reader, config| questions_of(reader, config, &of_session, &open));
+        let mut page = read.await?;
+        for question in &mut page.questions {
+            question.config = self.config_name().map(str::to_owned);
+        }
+        if self.shares_store() {
+            // Of such a row nobody knows of which config it is.
+            page.damaged.clear();
+        }
+        Ok(page)
     }
 
     /// A question by its id, wherever it stands.
@@ -199,10 +197,13 @@ impl Server {
         let room = RoomId::from(room);
         let row = self.run(session, Action::Read, room.run().as_str()).await?;
         let read = self.read(move |reader, _| {
-            let (waiting, _) = reader.questions(Some(&row.run))?;
-            let mut waiting = waiting.into_iter().filter_map(|row| row.question);
-            if let Some(found) = waiting.find(|it| it.room == room && it.call == call) {
-                return Ok(Some(found));
+            let (waits, _) = reader.waits_for_people(Some(&row.run))?;
+            let is_it = |wait: &WaitRow| wait.room == room && wait.wait.key.call() == Some(call);
+            let waits = waits.into_iter().filter(is_it).collect();
+            let (found, _) = reader.with_questions(waits);
+            let found = found.into_iter().find_map(|row| row.question);
+            if found.is_some() {
+                return Ok(found);
             }
             let mut all = QuestionFold::default();
             all.extend(reader.records(&room)?);
@@ -281,7 +282,9 @@ pub(super) async fn tasks(
     Extension(session): Extension<Session>,
     Path(run): Path<String>,
 ) -> Answer {
-    let tasks = server.background_tasks(&session, &run).await?.into_iter().map(|task| {
+    let row = server.run(&session, Action::Read, &run).await?;
+    let folded = server.folds().run(&row.run).await?;
+    let tasks = folded.iter().flat_map(|run| &run.tasks).map(|task| {
         let mut value = json!(task.record);
         (value["name"], value["parent"]) = (json!(task.name), json!(task.parent));
         value
@@ -289,12 +292,22 @@ pub(super) async fn tasks(
     Ok(Json(json!({ "tasks": tasks.collect::<Vec<_>>() })))
 }
 
+/// The timeline of a run. Of a run that goes on it has another tag after its next record, and not
+/// because time passes.
 pub(super) async fn timeline(
     State(server): State<Server>,
     Extension(session): Extension<Session>,
     Path(run): Path<String>,
-) -> Answer {
-    Ok(Json(json!(server.timeline_view(&session, &run).await?)))
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let row = server.run(&session, Action::Read, &run).await?;
+    let folded = server.folded(&row.run).await?;
+    let tag = server.entity_tag(&json!([row.run, row.state, folded.timeline.totals.records]));
+    if tag.is_known(&headers) {
+        return Ok(tag.unchanged());
+    }
+    let writing = blocking::spawn(move || Json(folded.timeline_until(&row, now())).into_response());
+    Ok(tag.with(writing.await.map_err(|_| failed())?))
 }
 
 pub(super) async fn audit(
@@ -311,14 +324,6 @@ pub(super) async fn audit(
     Ok(Json(json!({ "entries": entries.collect::<Vec<_>>() })))
 }
 
-pub(super) async fn budget(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
-) -> Answer {
-    Ok(Json(server.budget_view(&session, &run).await?))
-}
-
 pub(super) async fn why(
     State(server): State<Server>,
     Extension(session): Extension<Session>,
@@ -327,17 +332,18 @@ pub(super) async fn why(
     Ok(Json(server.call_view(&session, &run, &call).await?))
 }
 
-pub(super) async fn questions(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-) -> Answer {
-    let all = server.questions(&session).await?.into_iter().map(|it| {
+pub(super) async fn questions(Extension(visible): Extension<VisibleConfigs>) -> Answer {
+    let QuestionPage { questions, damaged } = visible.questions().await?;
+    let questions = questions.into_iter().map(|it| {
         let mut value = json!(it.question);
+        if let Some(config) = it.config {
+            value["config"] = config.into();
+        }
         value["roles"] = json!(it.question.may_answer);
         value["may_answer"] = it.may_settle.is_ok().into();
         value
     });
-    Ok(Json(json!({ "questions": all.collect::<Vec<_>>() })))
+    Ok(Json(json!({ "questions": questions.collect::<Vec<_>>(), "damaged": damaged })))
 }
 
 pub(super) async fn changes(

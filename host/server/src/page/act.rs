@@ -2,24 +2,33 @@
 //! back to a page that says what came of it.
 
 use axum::Extension;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Path, Request};
 use axum::response::{IntoResponse, Redirect, Response};
 use conclave_core::policy::roles::Action;
+use conclave_core::types::approval::parse_approval_id;
+use conclave_core::types::ids::{Millis, RoomId};
 use conclave_runtime::store::RunRow;
+use futures_util::StreamExt as _;
 use maud::{Markup, html};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::text::{address, run_path};
 use super::{PageFailure, inbox};
-use crate::api::acting::ReasonRequest;
+use crate::api::acting::{ReasonRequest, SettleRequest, StartRequest};
 use crate::api::{bad_arguments, owner};
-use crate::http::{Failure, Server, form_body};
+use crate::http::{Failure, form_body};
+use crate::run_request::RunRequest;
 use crate::sessions::Session;
+use crate::visible_configs::{VisibleConfig, VisibleConfigs};
 
 /// The field with the number of records that the page showed. It is no part of the request, and
 /// tells a form from the same one on a later page.
 const SEEN: &str = "seen";
+
+/// Calls that are refused by one press, and those of them that are decided at once.
+const SELECTED: usize = 100;
+const AT_ONCE: usize = 4;
 
 /// A form as a browser sent it.
 struct Form<T> {
@@ -42,20 +51,53 @@ async fn form<T: DeserializeOwned>(request: Request) -> Result<Form<T>, Failure>
 
 type Done = Result<Redirect, PageFailure>;
 
-pub(super) async fn say(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
-    request: Request,
-) -> Done {
+/// Starts a run, and leads to its page.
+pub(super) async fn start(Extension(visible): Extension<VisibleConfigs>, request: Request) -> Done {
+    visible.where_may(Action::Start)?;
+    let Form::<StartRequest> { request, key } = form(request).await?;
+    let VisibleConfig { server, session } = visible.choose(request.config.as_deref())?;
+    let (run, _) = server.start_run(session, request, Some(&key)).await?;
+    Ok(Redirect::to(&run_path(run["run"].as_str().unwrap_or_default())))
+}
+
+/// The form that starts a run, for configs that have no conversations or are several; `now` tells it
+/// from the same one later.
+pub(super) fn start_form(visible: &VisibleConfigs, now: Millis) -> Markup {
+    let configs = visible.where_may(Action::Start).unwrap_or_default();
+    let has_channel = |it: &&VisibleConfig| it.server.conversations().channel().is_some();
+    let is_shown = !configs.is_empty() && (configs.len() > 1 || !configs.iter().all(has_channel));
+    html! {
+        @if is_shown {
+            details.start {
+                summary { "New run…" }
+                form method="post" action="/runs" {
+                    input type="hidden" name=(SEEN) value=(now.0);
+                    @match configs.as_slice() {
+                        [only] => { input type="hidden" name="config" value=(only.server.name()); }
+                        several => {
+                            select name="config" aria-label="Config" {
+                                @for config in several {
+                                    option value=(config.server.name()) { (config.server.name()) }
+                                }
+                            }
+                        }
+                    }
+                    textarea name="text" rows="2" required aria-label="First message"
+                        placeholder="The first message" {}
+                    button type="submit" { "Start" }
+                }
+            }
+        }
+    }
+}
+
+pub(super) async fn say(RunRequest { server, session, run }: RunRequest, request: Request) -> Done {
     let Form { request, key } = form(request).await?;
     Ok(back(&run, &server.say(&session, &run, request, Some(&key)).await?))
 }
 
 pub(super) async fn stop(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
+    RunRequest { server, session, run }: RunRequest,
     request: Request,
 ) -> Done {
     let Form::<ReasonRequest> { request, .. } = form(request).await?;
@@ -63,28 +105,22 @@ pub(super) async fn stop(
 }
 
 pub(super) async fn pause(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
+    RunRequest { server, session, run }: RunRequest,
     request: Request,
 ) -> Done {
     let Form::<ReasonRequest> { request, .. } = form(request).await?;
     Ok(back(&run, &server.pause_run(&session, &run, request, None).await?))
 }
 
-pub(super) async fn resume(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
-) -> Done {
+pub(super) async fn resume(RunRequest { server, session, run }: RunRequest) -> Done {
     Ok(back(&run, &server.resume_run(&session, &run, None).await?))
 }
 
 /// Decides or answers. The inbox then says where the question stands, or why nothing was decided.
 pub(super) async fn settle(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path((run, id)): Path<(String, String)>,
+    RunRequest { server, session, run }: RunRequest,
+    Extension(visible): Extension<VisibleConfigs>,
+    Path((_, id)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, PageFailure> {
     let settled = async {
@@ -93,15 +129,59 @@ pub(super) async fn settle(
     };
     match settled.await {
         Ok(_) => Ok(to_inbox(Path((run, id))).await.into_response()),
-        Err(failure) => inbox::refused(&server, &session, failure).await,
+        Err(failure) => inbox::refused(&visible, &session, failure).await,
     }
+}
+
+/// Refuses the selected calls, each for the arguments that were shown. The inbox then says which
+/// were not refused, and why.
+pub(super) async fn refuse_selected(
+    Extension(visible): Extension<VisibleConfigs>,
+    Extension(session): Extension<Session>,
+    request: Request,
+) -> Result<Response, PageFailure> {
+    let body = form_body(request).await?;
+    let (mut reason, mut selected) = (None, Vec::new());
+    for (name, value) in url::form_urlencoded::parse(body.as_bytes()) {
+        match &*name {
+            "reason" => reason = Some(value.into_owned()).filter(|reason| !reason.is_empty()),
+            "question" => selected.extend(
+                value.split_once(' ').map(|(id, digest)| (id.to_owned(), digest.to_owned())),
+            ),
+            _ => return Err(bad_arguments("the form has a reason and questions").into()),
+        }
+    }
+    if selected.len() > SELECTED {
+        let what = format!("at most {SELECTED} calls are refused at once");
+        return Err(bad_arguments(&what).into());
+    }
+    let refuse = |(id, digest): (String, String)| {
+        let (visible, reason) = (&visible, reason.clone());
+        async move {
+            let key = format!("{}?{id}&{digest}&{reason:?}", inbox::REFUSE);
+            let request = SettleRequest::Refuse { reason, arguments_sha256: Some(digest) };
+            let room = parse_approval_id(&id).map(|(room, _)| RoomId::from(room).run());
+            let settle = async {
+                let run = room.ok_or_else(|| bad_arguments("there is no such question"))?;
+                let VisibleConfig { server, session } = visible.of_run(run.as_str()).await?;
+                let question = (run.as_str(), &*id);
+                server.settle_question(session, question, request, Some(&key)).await.map(drop)
+            };
+            let settled: Result<(), Failure> = settle.await;
+            (id, settled)
+        }
+    };
+    let settled = futures_util::stream::iter(selected).map(refuse).buffered(AT_ONCE);
+    inbox::refused_selected(&visible, &session, settled.collect().await).await
+}
+
+pub(super) async fn to_list() -> Redirect {
+    Redirect::to("/inbox")
 }
 
 /// Applies or drops the changes of the version that was shown.
 pub(super) async fn decide_changes(
-    State(server): State<Server>,
-    Extension(session): Extension<Session>,
-    Path(run): Path<String>,
+    RunRequest { server, session, run }: RunRequest,
     request: Request,
 ) -> Done {
     let Form { request, .. } = form(request).await?;

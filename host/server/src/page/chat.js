@@ -6,14 +6,16 @@
 const element = (id) => document.getElementById(id);
 const [log, entries, draft, pending] = ["log", "entries", "draft", "pending"].map(element);
 const [form, text, send, stop] = ["form", "text", "send", "stop"].map(element);
-const [login, secret] = ["login", "token"].map(element);
+const [login, secret, provider] = ["login", "token", "provider"].map(element);
 const greeting = ["greeting", "task", "description", "agent", "usage"].map(element);
 const [picker, begin, statusLine, problem] = ["conversations", "begin", "status", "problem"].map(element);
+const configPicker = element("config");
 
 const PENDING = "conclave-pending";
 const RETRY = 3000;
 const NO_ACCESS = "This browser has no access. Open the address that `conclave serve` printed, or log in with your token.";
 const LOST = "The connection is lost. Trying again …";
+const MISSING = "The conversation of this address is not there, or not yours to read; this is another one.";
 
 let current = null; // the id of the conversation
 let stream = null;
@@ -29,7 +31,7 @@ async function call(path, body) {
   const answer = response.headers.get("content-type")?.includes("json") ? await response.json() : {};
   if (!response.ok) {
     throw Object.assign(new Error(answer.message || `the server answered ${response.status}`),
-      { status: response.status, code: answer.error });
+      { status: response.status, code: answer.error, login: answer.login });
   }
   return answer;
 }
@@ -61,6 +63,48 @@ function speaker({ kind, from }) {
   }
 }
 
+// Agents write Markdown, which the server has read: what arrives are blocks, and each text in them is
+// only ever set as text.
+const builders = {
+  paragraph: ({ inlines }) => line("p", inlines),
+  heading: ({ inlines }) => line("p", inlines, "heading"),
+  code: ({ text }) => { const pre = node("pre"); pre.append(node("code", "", text)); return pre; },
+  quote: ({ blocks }) => { const quote = node("blockquote"); quote.append(...blocks.map(build)); return quote; },
+  rule: () => node("hr"),
+  list: ({ items }) => {
+    const list = node("ul");
+    list.append(...items.map(({ depth, mark, inlines }) => {
+      const item = node("li", `m${depth}`);
+      item.append(node("span", "mark", mark), line("span", inlines));
+      return item;
+    }));
+    return list;
+  },
+};
+const build = (block) => builders[block.block](block);
+
+function line(name, inlines, className) {
+  const made = node(name, className);
+  made.append(...inlines.map(part));
+  return made;
+}
+
+function part({ inline, text, url, inlines }) {
+  switch (inline) {
+    case "code": return node("code", "", text);
+    case "strong": return line("strong", inlines);
+    case "emphasis": return line("em", inlines);
+    case "break": return node("br");
+    case "link": {
+      const link = node("a", "", url);
+      if (/^https?:\/\//.test(url)) link.href = url;
+      link.rel = "noopener noreferrer nofollow ugc";
+      return link;
+    }
+    default: return document.createTextNode(text);
+  }
+}
+
 function addEntry(entry) {
   const item = node("li", `entry ${entry.kind}`);
   if (entry.kind !== "note") {
@@ -72,7 +116,8 @@ function addEntry(entry) {
     who.append(time);
     item.append(who);
   }
-  const body = node("p", "", entry.text);
+  const body = entry.blocks ? node("div", "markdown") : node("p", "", entry.text);
+  if (entry.blocks) body.append(...entry.blocks.map(build));
   body.dir = "auto";
   item.append(body);
   entries.append(item);
@@ -82,7 +127,7 @@ function addEntry(entry) {
 function nameConversation(title) {
   const option = Array.from(picker.options).find((option) => option.value === current);
   if (option && option.dataset.unnamed) {
-    option.textContent = title.trim().slice(0, 60);
+    option.textContent = (option.dataset.config ?? "") + title.trim().slice(0, 60);
     delete option.dataset.unnamed;
   }
 }
@@ -167,7 +212,10 @@ function follow(id) {
   for (const message of outbox) message.item.hidden = message.id !== id;
   clear();
   const events = stream = new EventSource(`/api/conversations/${encodeURIComponent(id)}/events`);
-  events.addEventListener("open", () => { problem.textContent = ""; sendAll(); });
+  events.addEventListener("open", () => {
+    if (problem.textContent === LOST) problem.textContent = "";
+    sendAll();
+  });
   events.addEventListener("reset", clear);
   events.addEventListener("entry", (event) => atEnd(() => addEntry(JSON.parse(event.data))));
   events.addEventListener("status", (event) => showStatus(JSON.parse(event.data)));
@@ -197,6 +245,7 @@ async function check() {
 
 function fail(error) {
   login.hidden = error.status !== 401;
+  provider.hidden = !error.login;
   problem.textContent = error.status === 401 ? NO_ACCESS : error.status ? error.message : LOST;
 }
 
@@ -272,9 +321,21 @@ function sendAll() {
   outbox.filter((message) => !message.isRefused).reduce((before, message) => before.then(() => deliver(message)), Promise.resolve());
 }
 
+// Of several configs, a new conversation is one of the config that is chosen.
+const beginOne = () =>
+  call(`/api/conversations${configPicker.value ? `?config=${encodeURIComponent(configPicker.value)}` : ""}`, {});
+
+function showConfigs(names) {
+  const chosen = configPicker.value;
+  configPicker.hidden = !names.length;
+  configPicker.replaceChildren(...names.map((name) => node("option", "", name)));
+  if (names.includes(chosen)) configPicker.value = chosen;
+}
+
 async function list(chosen) {
-  const { conversations } = await call("/api/conversations");
-  const name = ({ title }) => title || "New conversation";
+  const { conversations, configs } = await call("/api/conversations");
+  showConfigs(configs ?? []);
+  const name = ({ config, title }) => (configs ? `${config}: ` : "") + (title || "New conversation");
   picker.replaceChildren(...conversations.map((conversation) => {
     const { id, title, is_open: isOpen } = conversation;
     // Of several with the same name, each has the number that the operator's terminal shows.
@@ -283,17 +344,21 @@ async function list(chosen) {
     const option = node("option", "", name(conversation) + number + (isOpen ? "" : " (over)"));
     option.value = id;
     if (!title) option.dataset.unnamed = "1";
+    if (configs) option.dataset.config = `${conversation.config}: `;
     return option;
   }));
   if (!conversations.length) {
     // Each person begins conversations of their own, and the first one by coming here. Who may not
     // begin one waits for those of others.
     try {
-      const { id } = await call("/api/conversations", {});
+      const { id } = await beginOne();
       return list(id);
     } catch (error) {
-      if (error.code !== "missing_role") throw error;
-      statusLine.textContent = "There is no conversation yet, and your role may not begin one.";
+      // Without a channel, or of several configs without one that is chosen, there are runs only.
+      if (!["missing_role", "unknown_channel", "config_required"].includes(error.code)) throw error;
+      statusLine.textContent = error.code === "missing_role"
+        ? "There is no conversation yet, and your role may not begin one."
+        : "There are no conversations here, but runs.";
       begin.disabled = send.disabled = text.disabled = true;
       return;
     }
@@ -301,6 +366,7 @@ async function list(chosen) {
   const known = conversations.find(({ id }) => id === chosen) || conversations.find(({ is_open: isOpen }) => isOpen) || conversations[0];
   picker.value = known.id;
   follow(known.id);
+  problem.textContent = chosen && known.id !== chosen ? MISSING : "";
 }
 
 async function start() {
@@ -312,8 +378,7 @@ async function start() {
       history.replaceState(null, "", "/");
       await call("/api/session", { token });
     }
-    await list(hash);
-    problem.textContent = "";
+    await list(token ? "" : hash);
     login.hidden = true;
     text.focus();
   } catch (error) {
@@ -353,7 +418,7 @@ stop.addEventListener("click", () =>
 picker.addEventListener("change", () => follow(picker.value));
 begin.addEventListener("click", async () => {
   try {
-    const { id } = await call("/api/conversations", {});
+    const { id } = await beginOne();
     await list(id);
     text.focus();
   } catch (error) {
@@ -361,7 +426,9 @@ begin.addEventListener("click", async () => {
   }
 });
 window.addEventListener("hashchange", () => {
-  if (location.hash.startsWith("#token=")) start();
+  const id = decodeURIComponent(location.hash.slice(1));
+  // The address of another conversation, or a token.
+  if (id !== current) start();
 });
 JSON.parse(sessionStorage.getItem(PENDING) || "[]").forEach(queue);
 start();

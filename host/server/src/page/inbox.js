@@ -35,7 +35,7 @@ document.addEventListener("submit", (event) => {
 }, true);
 
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input:not([type=checkbox]), textarea, select")) return;
   const all = items();
   const here = all.indexOf(document.activeElement?.closest(".questions > li"));
   const form = (decision) => all[here]?.querySelector(`form[data-decide="${decision}"]`);
@@ -44,6 +44,8 @@ document.addEventListener("keydown", (event) => {
     k: () => all[Math.max(here - 1, 0)]?.focus(),
     a: () => form("approve")?.requestSubmit() ?? form("answer")?.elements.text.focus(),
     r: () => form("refuse")?.elements.reason.focus(),
+    w: () => { const why = all[here]?.querySelector(".why"); if (why) why.open = !why.open; },
+    x: () => all[here]?.querySelector("input[name=question]")?.click(),
   }[event.key];
   if (!act) return;
   event.preventDefault();

@@ -1,17 +1,25 @@
-// Keeps a page current, and fetches more events. What a page shows is always HTML of the server: it
-// is read as a document, which runs nothing, and its elements take the place of those that are here.
-// Without this module the links of the page do the same.
+// Keeps a page current, and a long list of events short in the document. What a page shows is always
+// HTML of the server: it is read as a document, which runs nothing, and its elements take the place of
+// those that are here. Without this module the links of the page do the same.
 "use strict";
 
 const INTERVAL = 2000;
 
-function read(address) {
+// The page at an address; null if it is the one that has this tag.
+function read(address, known) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     request.open("GET", address);
     request.responseType = "document";
-    request.onload = () =>
-      request.status === 200 && request.response ? resolve(request.response) : reject(new Error(String(request.status)));
+    if (known) request.setRequestHeader("If-None-Match", known);
+    request.onload = () => {
+      if (request.status === 304) resolve(null);
+      else if (request.status === 200 && request.response) {
+        const page = request.response;
+        page.tag = request.getResponseHeader("ETag");
+        resolve(page);
+      } else reject(new Error(String(request.status)));
+    };
     request.onerror = () => reject(new Error("no answer"));
     request.send();
   });
@@ -20,7 +28,7 @@ function read(address) {
 // Whether a reader is at work in this part, or has written something in it: it stays as it is.
 function isUsed(part) {
   const field = document.activeElement?.closest("input, textarea, select, button, summary");
-  const isWritten = ({ value, defaultValue }) => value !== defaultValue;
+  const isWritten = ({ value, defaultValue, checked, defaultChecked }) => value !== defaultValue || checked !== defaultChecked;
   return (field && part.contains(field)) || part.querySelector("details[open]") ||
     [...part.querySelectorAll("input, textarea")].some(isWritten);
 }
@@ -62,19 +70,22 @@ function refresh(live, there) {
   }
 }
 
+let tag = null;
+
 async function poll() {
   const parts = document.querySelectorAll("[data-live]");
   if (!parts.length) return;
   try {
     if (document.visibilityState === "visible" && !String(getSelection())) {
-      const page = await read(location.href);
-      const there = page.querySelectorAll("[data-live]");
-      const more = page.querySelector("#rows");
-      if (there.length) parts.forEach((live, place) => refresh(live, there[place] ?? live));
-      // A run that has ended has nothing that changes.
-      else if (page.querySelector("main")) location.reload();
-      const rows = document.querySelector("#rows");
-      if (rows && more) append(rows, more);
+      const page = await read(location.href, tag);
+      if (page) {
+        const there = page.querySelectorAll("[data-live]");
+        // A run that has ended has nothing that changes.
+        if (!there.length && page.querySelector("main")) return location.reload();
+        parts.forEach((live, place) => refresh(live, there[place] ?? live));
+        await refreshEvents(page);
+        tag = page.tag;
+      }
     }
   } catch {
     // The server is away or the session over; the next look, or the next click, shows it.
@@ -82,56 +93,109 @@ async function poll() {
   setTimeout(poll, INTERVAL);
 }
 
-// Events that are here stay as they are, unless they are not open and have changed.
-function append(rows, more) {
-  let place = null;
-  for (const child of [...more.children]) {
-    const old = document.getElementById(child.id);
-    if (old) {
-      if (!old.querySelector("details[open]") && !old.isEqualNode(child)) old.replaceChildren(...child.childNodes);
-      place = old;
-    } else {
-      const made = document.adoptNode(child);
-      place ? place.after(made) : rows.prepend(made);
-      place = made;
-    }
+// The events of a run: a list for each page of them. Only the lists near the window have their
+// events in the document; another is empty and as high as it was, or probably is.
+const events = document.querySelector("section.events");
+const ROW = 35;
+// Whoever scrolls past a list faster than this needs nothing of it.
+const PASSED = 80;
+const near = new Set();
+
+const lists = () => [...events.querySelectorAll("ol.rows")];
+const isHere = (list) => list.dataset.state === "here";
+
+function addressOf(list) {
+  const address = new URL(events.dataset.address, location.href);
+  address.searchParams.set("from", list.dataset.from);
+  address.searchParams.set("part", "events");
+  return address.href;
+}
+
+function show(list, page) {
+  const there = page.querySelector("ol.rows");
+  if (!there) return;
+  update(list, there);
+  list.style.blockSize = "";
+  list.ariaLabel = there.ariaLabel;
+  list.ariaHidden = null;
+  list.dataset.state = "here";
+}
+
+async function load(list) {
+  if (list.dataset.state) return;
+  list.dataset.state = "busy";
+  try {
+    show(list, await read(addressOf(list)));
+  } catch {
+    delete list.dataset.state;
   }
 }
 
-async function fetchMore(link) {
-  if (link.dataset.busy) return;
-  link.dataset.busy = "1";
-  try {
-    const page = await read(link.href);
-    const rows = document.querySelector(link.dataset.append);
-    for (const child of [...page.querySelector(link.dataset.append).children]) {
-      if (!document.getElementById(child.id)) rows.append(document.adoptNode(child));
-    }
-    const next = page.querySelector(`a[data-append="${link.dataset.append}"]`);
-    if (next) {
-      link.href = next.href;
-      delete link.dataset.busy;
-      seen.unobserve(link);
-      seen.observe(link);
-    } else link.parentElement.remove();
-  } catch {
-    delete link.dataset.busy;
-  }
+function drop(list) {
+  if (!isHere(list) || isUsed(list) || list.contains(document.activeElement) || list.querySelector(":target")) return;
+  list.style.blockSize = `${list.offsetHeight}px`;
+  list.replaceChildren();
+  list.ariaHidden = "true";
+  delete list.dataset.state;
 }
 
 const seen = new IntersectionObserver((entries) => {
-  entries.filter((entry) => entry.isIntersecting).forEach((entry) => fetchMore(entry.target));
-}, { rootMargin: "600px" });
-document.querySelectorAll("a[data-append]").forEach((link) => seen.observe(link));
+  for (const { target, isIntersecting } of entries) {
+    if (isIntersecting) {
+      near.add(target);
+      setTimeout(() => near.has(target) && load(target), PASSED);
+    } else {
+      near.delete(target);
+      drop(target);
+    }
+  }
+}, { rootMargin: "1500px" });
+
+// Makes a list for each page of this many events.
+function layOut(count) {
+  const size = Number(events.dataset.size);
+  const known = new Map(lists().map((list) => [Number(list.dataset.from), list]));
+  let before = events.querySelector("header");
+  for (let from = 0; from < Math.max(count, 1); from += size) {
+    let list = known.get(from);
+    if (!list) {
+      list = document.createElement("ol");
+      list.className = "rows";
+      list.dataset.from = from;
+      list.ariaHidden = "true";
+      before.after(list);
+    }
+    if (!list.dataset.state) {
+      if (list.children.length) list.dataset.state = "here";
+      else list.style.blockSize = `${ROW * Math.min(size, count - from)}px`;
+    }
+    seen.observe(list);
+    known.delete(from);
+    before = list;
+  }
+  known.forEach((list) => { seen.unobserve(list); list.remove(); });
+}
+
+async function refreshEvents(page) {
+  const there = page.querySelector("section.events");
+  if (!events || !there) return;
+  const [head, next] = [events, there].map((section) => section.querySelector("header"));
+  if (!head.isEqualNode(next) && !isUsed(head)) head.replaceChildren(...next.childNodes);
+  layOut(Number(there.dataset.count));
+  const from = there.querySelector("ol.rows").dataset.from;
+  await Promise.all(lists().filter(isHere).map(async (list) =>
+    show(list, list.dataset.from === from ? page : await read(addressOf(list)))));
+}
 
 document.addEventListener("click", async (event) => {
-  const link = event.target.closest?.("a[data-append], a[data-expand]");
+  const link = event.target.closest?.("a[data-expand]");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  if (link.dataset.append) return fetchMore(link);
   const item = link.closest("li");
   try {
-    const page = await read(link.href);
+    const address = new URL(link.href);
+    address.searchParams.set("part", "events");
+    const page = await read(address.href);
     const there = page.getElementById(item.id);
     item.replaceChildren(...there.childNodes);
     item.querySelector("summary")?.focus();
@@ -139,4 +203,12 @@ document.addEventListener("click", async (event) => {
     location.href = link.href;
   }
 });
+
+if (events) {
+  // Their links are for whoever has no script.
+  events.querySelectorAll(".more").forEach((link) => link.remove());
+  layOut(Number(events.dataset.count));
+  // What an address names was in the window before the lists above it were made.
+  document.querySelector(":target")?.scrollIntoView();
+}
 poll();

@@ -8,6 +8,7 @@ use conclave_core::inspect::amounts::{moment, plural, took};
 use conclave_core::inspect::audit::AuditEntry;
 use conclave_core::inspect::background::TaskRow;
 use conclave_core::policy::roles::Action;
+use conclave_core::types::delivery::DeliveryState;
 use conclave_core::types::ids::{Millis, RoomId};
 use conclave_runtime::store::RunRow;
 use maud::{Markup, html};
@@ -28,17 +29,20 @@ pub(super) enum RunPart {
     Events,
     Background,
     Changes,
+    Budget,
     Audit,
 }
 
 impl RunPart {
-    const ALL: [Self; 4] = [Self::Events, Self::Background, Self::Changes, Self::Audit];
+    const ALL: [Self; 5] =
+        [Self::Events, Self::Background, Self::Changes, Self::Budget, Self::Audit];
 
     fn name(self) -> &'static str {
         match self {
             Self::Events => "Events",
             Self::Background => "Background",
             Self::Changes => "Changes",
+            Self::Budget => "Budget",
             Self::Audit => "Audit",
         }
     }
@@ -49,6 +53,7 @@ impl RunPart {
             Self::Events => run,
             Self::Background => run + "/background",
             Self::Changes => run + "/changes",
+            Self::Budget => run + "/budget",
             Self::Audit => run + "/audit",
         }
     }
@@ -75,7 +80,7 @@ pub(super) fn tabs(here: RunPart, row: &RunRow, session: &Session) -> Markup {
     }
 }
 
-fn part(here: RunPart, row: &RunRow, session: &Session, body: &Markup) -> Html<String> {
+pub(super) fn part(here: RunPart, row: &RunRow, session: &Session, body: &Markup) -> Html<String> {
     let title = format!("{} of run {}", here.name(), row.run);
     let body = html! {
         p.crumbs {
@@ -95,14 +100,23 @@ pub(super) async fn background(
     Path(run): Path<String>,
 ) -> Result<Html<String>, PageFailure> {
     let row = server.run(&session, Action::Read, &run).await?;
-    let tasks = server.background_tasks(&session, &run).await?;
+    let folded = server.folded(&row.run).await?;
     let until = row.until(now());
-    Ok(part(RunPart::Background, &row, &session, &background_table(&tasks, until)))
+    Ok(part(RunPart::Background, &row, &session, &background_table(&folded.tasks, until)))
 }
 
 pub(super) fn background_table(tasks: &[TaskRow], until: Millis) -> Markup {
     html! {
         @if tasks.is_empty() { p.empty { "The run has no background task." } }
+        @let is_dead = |task: &&TaskRow| task.record.delivery.state == DeliveryState::DeadLetter;
+        @let dead = tasks.iter().filter(is_dead).count() as u64;
+        @if dead > 0 {
+            p.waits {
+                (plural(dead, "dead letter", "dead letters"))
+                ": the delivery failed too often, and is not tried again. The notified agent reads "
+                "the result in its next turn."
+            }
+        }
         ol.parts {
             @for TaskRow { name, record, .. } in tasks {
                 @let delivery = &record.delivery;
@@ -115,7 +129,9 @@ pub(super) fn background_table(tasks: &[TaskRow], until: Millis) -> Markup {
                             (took(record.ended.unwrap_or(until).since(record.started)))
                         }
                         dt { "Delivery" }
-                        dd {
+                        @let is_lost = matches!(delivery.state,
+                            DeliveryState::DeadLetter | DeliveryState::Blocked);
+                        dd class=[is_lost.then_some("problem")] {
                             (serde_word(&serde_json::json!(delivery.state)))
                             @if let Some(channel) = &delivery.channel { " on " (foreign(&channel.to_string())) }
                             @if let Some(strategy) = &delivery.strategy { " by " (foreign(&strategy.to_string())) }

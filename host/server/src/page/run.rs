@@ -1,32 +1,35 @@
 //! `/runs/{run}`: one run. Its state and amounts, the tree of its tasks, a waterfall of its rooms,
 //! and its events in tree order, some at a time. Each event has an address.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{Path, State};
-use axum::http::Uri;
-use axum::response::Html;
+use axum::http::{HeaderMap, Uri};
+use axum::response::Response;
 use conclave_core::inspect::amounts::{moment, money, plural, thousands, took};
 use conclave_core::inspect::foreign_text::readable;
 use conclave_core::inspect::prompts::{ModelPrompt, RowPrompts, prompts};
 use conclave_core::inspect::timeline::groups::{RowGroup, group, span};
 use conclave_core::inspect::timeline::row_text::{tooltip, words};
 use conclave_core::inspect::timeline::{Lane, RowSubject, Timeline, TimelineRow};
-use conclave_core::journal::recovery::Unfinished;
-use conclave_core::policy::budget::Budget;
 use conclave_core::policy::roles::Action;
-use conclave_core::protocol::event::Record;
-use conclave_core::room::Room;
 use conclave_core::types::ids::{Millis, RoomId};
+use conclave_runtime::blocking;
 use conclave_runtime::store::{RunRow, RunState, StoreError, StoreReader};
 use maud::{Markup, html};
+use serde::Serialize;
+use serde_json::json;
 
 use super::act;
+use super::budgets::budget_bars;
 use super::event::{EventAddress, addresses, event};
 use super::parts::{RunPart, tabs};
-use super::text::{address, age, badge, foreign, foreign_block, run_path};
+use super::text::{address, age, badge, foreign, foreign_block, markdown, run_path};
 use super::{PageFailure, Place, now, page};
+use crate::api::acting::failed;
+use crate::folds::FoldedRun;
 use crate::http::Server;
 use crate::sessions::Session;
 
@@ -50,6 +53,8 @@ struct EventQuery {
     event: Option<String>,
     /// What came of the form that led here.
     outcome: Option<&'static str>,
+    /// Whether the page has nothing but the events, for a script that fetches more of them.
+    is_list_alone: bool,
 }
 
 /// The kind of those events that a reader of a long run should notice.
@@ -66,6 +71,7 @@ impl EventQuery {
                 "kind" => query.kind = value,
                 "text" => query.text = value,
                 "event" => query.event = value,
+                "part" => query.is_list_alone = value.as_deref() == Some("events"),
                 "done" => query.outcome = value.and_then(|state| act::outcome(&state)),
                 "from" => query.from = value.and_then(|from| from.parse().ok()).unwrap_or(0),
                 _ => {}
@@ -102,16 +108,20 @@ impl EventQuery {
 /// What a page says about a run.
 struct RunView {
     row: RunRow,
+    run: Arc<FoldedRun>,
+    /// The timeline of the run up to the time of the page.
     timeline: Timeline,
-    /// The limits of the run, each with what is used of it.
-    budgets: Vec<(Budget, u64, u64)>,
-    /// What the run waits for: kind and target.
-    waits: Vec<(String, String)>,
+    beside: BesideRecords,
     /// The prompts of the event that is shown in full.
     prompts: Vec<ModelPrompt>,
+}
+
+/// What the store has about a run beside its records.
+#[derive(Serialize)]
+struct BesideRecords {
+    /// What the run waits for: kind and target.
+    waits: Vec<(String, String)>,
     pending_changes: usize,
-    /// The reason of its pause; `None` if it is not paused.
-    paused: Option<String>,
 }
 
 pub(super) async fn show(
@@ -119,62 +129,72 @@ pub(super) async fn show(
     Extension(session): Extension<Session>,
     Path(run): Path<String>,
     uri: Uri,
-) -> Result<Html<String>, PageFailure> {
+    headers: HeaderMap,
+) -> Result<Response, PageFailure> {
     let row = server.run(&session, Action::Read, &run).await?;
-    let query = EventQuery::of(&uri);
-    let has_event = query.event.is_some();
+    let folded = server.folds().run(&row.run).await?;
+    let folded = folded.ok_or_else(|| PageFailure::unreadable(&run))?;
+    let id = row.run.clone();
+    let beside = server.read(move |reader, _| BesideRecords::read(reader, &id)).await?;
     let now = now();
-    let read = server.read(move |reader, _| read(reader, row, has_event, now)).await?;
-    let view = read.ok_or_else(|| PageFailure::unreadable(&run))?;
-    let title = format!("Run {run}");
-    Ok(page(&title, Place::Runs, &session, &body(&view, &query, &session, now)))
-}
-
-/// Reads a run; `None` if its records do not begin with an opening.
-fn read(
-    reader: &StoreReader,
-    row: RunRow,
-    has_event: bool,
-    now: Millis,
-) -> Result<Option<RunView>, StoreError> {
-    let rooms: Vec<RoomId> = reader.rooms(&row.run)?.into_iter().map(|room| room.room).collect();
-    let records = rooms.iter().map(|room| reader.records(room));
-    let records: Vec<Vec<Record>> = records.collect::<Result<_, _>>()?;
-    let prompts = match has_event {
-        true => records.iter().cloned().flat_map(prompts).collect(),
-        false => Vec::new(),
-    };
-    let root = records.first().cloned().map(|records| Unfinished::fold(records).room);
-    let budgets = root.as_ref().map(budgets).unwrap_or_default();
-    let paused = root.and_then(|room| room.paused().map(str::to_owned));
-    let Some(mut timeline) = Timeline::of(records) else { return Ok(None) };
-    // The records of a run that goes on say nothing about the time since the newest.
-    if !matches!(row.state, RunState::Ended(_)) {
-        timeline.extend(row.until(now));
+    let tag = server.entity_tag(&json!([
+        uri.to_string(),
+        [session.name(), Some(session.identity.role.as_str())],
+        [json!(row), json!(beside), json!(folded.timeline.totals.records)],
+        now.0 / shown_time_ms(&row),
+    ]));
+    if tag.is_known(&headers) {
+        return Ok(tag.unchanged());
     }
-    let waits = reader.waits(Some(&row.run))?.into_iter();
-    let waits = waits.map(|wait| (wait.wait.kind, wait.wait.target)).collect();
-    let pending_changes = reader.pending_changes(&row.run)?;
-    Ok(Some(RunView { row, timeline, budgets, waits, prompts, pending_changes, paused }))
+    let query = EventQuery::of(&uri);
+    let id = row.run.clone();
+    let prompts = match query.event {
+        Some(_) => server.read(move |reader, _| read_prompts(reader, &id)).await?,
+        None => Vec::new(),
+    };
+    // A page of many events is work of its own, which must not delay other requests.
+    let writing = blocking::spawn(move || {
+        let timeline = folded.timeline_until(&row, now);
+        let view = RunView { row, run: folded, timeline, beside, prompts };
+        let body = body(&view, &query, &session, now);
+        page(&format!("Run {run}"), Place::Runs, &session, &body)
+    });
+    Ok(tag.with(writing.await.map_err(|_| failed())?))
 }
 
-/// The limits of a run, with what its root room has used.
-fn budgets(room: &Room) -> Vec<(Budget, u64, u64)> {
-    let (limits, spent) = (room.limits().clone(), room.spent());
-    // The room alone measures time and memory.
-    let measured =
-        Budget::ALL.into_iter().filter(|it| !matches!(it, Budget::Wall | Budget::History));
-    measured.filter_map(|it| Some((it, it.of(&spent), it.limit(&limits)?))).collect()
+/// The milliseconds after which the times of an unchanged page are shown anew: durations that still
+/// grow are shown in seconds, and the age of a run in minutes.
+fn shown_time_ms(row: &RunRow) -> u64 {
+    if row.state == RunState::Running { 10_000 } else { 60_000 }
+}
+
+impl BesideRecords {
+    fn read(reader: &StoreReader, run: &RoomId) -> Result<Self, StoreError> {
+        let waits = reader.waits(Some(run))?.into_iter();
+        let waits = waits.map(|wait| (wait.wait.kind, wait.wait.target)).collect();
+        Ok(Self { waits, pending_changes: reader.pending_changes(run)? })
+    }
+}
+
+fn read_prompts(reader: &StoreReader, run: &RoomId) -> Result<Vec<ModelPrompt>, StoreError> {
+    let mut all = Vec::new();
+    for room in reader.rooms(run)? {
+        all.extend(prompts(reader.records(&room.room)?));
+    }
+    Ok(all)
 }
 
 fn body(view: &RunView, query: &EventQuery, session: &Session, now: Millis) -> Markup {
-    let RunView { row, timeline, paused, .. } = view;
+    let RunView { row, timeline, run, .. } = view;
     let is_over = matches!(row.state, RunState::Ended(_));
     let addresses = addresses(timeline);
+    if query.is_list_alone {
+        return events(view, query, &addresses);
+    }
     html! {
         @if let Some(outcome) = query.outcome { p.outcome role="status" { (outcome) } }
         div data-live[!is_over] { (head(view, now)) }
-        @if !is_over { (act::forms(session, row, paused.is_some(), timeline.totals.records)) }
+        @if !is_over { (act::forms(session, row, run.paused.is_some(), timeline.totals.records)) }
         (tabs(RunPart::Events, row, session))
         div data-live[!is_over] {
             (tasks(timeline, &addresses))
@@ -185,15 +205,15 @@ fn body(view: &RunView, query: &EventQuery, session: &Session, now: Millis) -> M
 }
 
 fn head(view: &RunView, now: Millis) -> Markup {
-    let RunView { row, timeline, waits, .. } = view;
+    let RunView { row, run, timeline, beside, .. } = view;
     let (tone, word) = row.state.in_words(&row.command);
     let ended = timeline.ended.as_ref();
     let reason = ended.map(|ended| ended.reason.as_str()).or(row.reason.as_deref());
     let cost = timeline.totals.cost().map_or_else(|| "not known".to_owned(), money);
-    let changes = view.pending_changes as u64;
+    let changes = beside.pending_changes as u64;
     let answer = ended.and_then(|ended| ended.answer.as_deref()).unwrap_or_default();
     let for_people =
-        waits.iter().filter(|(kind, _)| matches!(&**kind, "approval" | "top-up" | "user"));
+        beside.waits.iter().filter(|(kind, _)| matches!(&**kind, "approval" | "top-up" | "user"));
     html! {
         section.head id="head" {
             p.crumbs { a href="/runs" { "Runs" } " / " code { (row.run) } }
@@ -208,14 +228,14 @@ fn head(view: &RunView, now: Millis) -> Markup {
                 (fact("Records", &html! { (thousands(timeline.totals.records)) }))
             }
             ul.counts { @for count in counts(timeline) { li { (count) } } }
-            (budget_bars(view))
+            (budget_bars(&run.budgets))
             @for (kind, target) in for_people {
                 p.waits {
                     "Waits for a person: " b { (kind) } " " (foreign(target)) " "
                     a href="/inbox" { "Inbox" }
                 }
             }
-            @if let Some(reason) = &view.paused { p.waits { "Paused: " (foreign(reason)) } }
+            @if let Some(reason) = &run.paused { p.waits { "Paused: " (foreign(reason)) } }
             @if changes > 0 {
                 p.waits {
                     (plural(changes, "changed file waits", "changed files wait"))
@@ -226,12 +246,12 @@ fn head(view: &RunView, now: Millis) -> Markup {
             @if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
                 p.reason { (foreign(reason)) }
             }
-            @if !answer.is_empty() { div.answer { (foreign_block(answer)) } }
+            @if !answer.is_empty() { div.answer { (markdown(answer)) } }
         }
     }
 }
 
-fn fact(name: &str, value: &Markup) -> Markup {
+pub(super) fn fact(name: &str, value: &Markup) -> Markup {
     html! { div { dt { (name) } dd { (value) } } }
 }
 
@@ -254,23 +274,6 @@ fn counts(timeline: &Timeline) -> Vec<String> {
     .filter(|(count, ..)| *count > 0)
     .map(|(count, one, many)| plural(count, one, many))
     .collect()
-}
-
-fn budget_bars(view: &RunView) -> Markup {
-    html! {
-        @if !view.budgets.is_empty() {
-            ul.budgets aria-label="Budget" {
-                @for (budget, used, limit) in &view.budgets {
-                    li {
-                        span { (budget.key().trim_start_matches("limits.run.")) }
-                        meter min="0" max=(limit) value=(used.min(limit))
-                            high=(limit - limit / 5) optimum="0" {}
-                        span.num { (budget.show(*used)) " of " (budget.show(*limit)) }
-                    }
-                }
-            }
-        }
-    }
 }
 
 /// The tree of tasks and background tasks, each a link to its event.
@@ -325,8 +328,13 @@ fn length(row: &TimelineRow, took_ms: u64) -> String {
 /// The waterfall of the rooms over time.
 fn lanes(timeline: &Timeline) -> Markup {
     let mut of_room: BTreeMap<&RoomId, Vec<&TimelineRow>> = BTreeMap::new();
-    for row in timeline.rows.iter().filter(|row| group(&row.what) != RowGroup::Task).take(BARS) {
-        of_room.entry(&row.room).or_default().push(row);
+    let (mut drawn, span_ms) = (BTreeSet::new(), timeline.took_ms);
+    for row in timeline.rows.iter().filter(|row| group(&row.what) != RowGroup::Task) {
+        // Of events that would be drawn one over the other, the first is.
+        let bar = span(row.start_ms, row.end_ms, span_ms);
+        if drawn.len() < BARS && drawn.insert((&row.room, group(&row.what).class(), bar)) {
+            of_room.entry(&row.room).or_default().push(row);
+        }
     }
     html! {
         section.lanes {
@@ -372,10 +380,10 @@ fn events(view: &RunView, query: &EventQuery, addresses: &[EventAddress]) -> Mar
     let is_chosen = |address: &EventAddress| chosen.is_some_and(|event| address.is(event));
     let all = timeline.rows.iter().zip(addresses);
     let found: Vec<_> = all.filter(|(row, address)| query.has(row) || is_chosen(address)).collect();
-    let from = match found.iter().position(|(_, address)| is_chosen(address)) {
-        Some(place) => place / EVENTS * EVENTS,
-        None => query.from,
-    };
+    let chosen_place = found.iter().position(|(_, address)| is_chosen(address));
+    let from = chosen_place.unwrap_or(query.from.min(found.len().saturating_sub(1)));
+    // Pages begin at the same events, wherever one comes from.
+    let from = from / EVENTS * EVENTS;
     let mut prompts = RowPrompts::of(&view.prompts);
     // In the order of all rows: several requests of one record are told apart by it.
     let prompt_of: Option<&ModelPrompt> =
@@ -386,15 +394,19 @@ fn events(view: &RunView, query: &EventQuery, addresses: &[EventAddress]) -> Mar
     let on_page = found.iter().skip(from).take(EVENTS);
     let next = (found.len() > from + EVENTS).then_some(from + EVENTS);
     html! {
-        section.events {
-            h2 { "Events " span.faint { (thousands(found.len() as u64)) } }
-            (kinds(timeline, query))
+        section.events data-count=(found.len()) data-size=(EVENTS)
+            data-address=(query.address(run, None)) {
+            header {
+                h2 { "Events " span.faint { (thousands(found.len() as u64)) } }
+                (kinds(timeline, query))
+            }
             @if from > 0 {
                 @let earlier = query.address(run, Some(from.saturating_sub(EVENTS)));
                 p.more { a rel="prev" href=(earlier) { "Earlier events" } }
             }
             @if found.is_empty() { p.empty { "No event matches." } }
-            ol.rows id="rows" {
+            @let last = found.len().min(from + EVENTS);
+            ol.rows data-from=(from) aria-label={ "Events " (from + 1) " to " (last) } {
                 @for (row, address) in on_page {
                     @let is_chosen = is_chosen(address);
                     @let prompt = is_chosen.then_some(prompt_of).flatten();
@@ -403,9 +415,7 @@ fn events(view: &RunView, query: &EventQuery, addresses: &[EventAddress]) -> Mar
             }
             @if let Some(next) = next {
                 p.more {
-                    a rel="next" data-append="#rows" href=(query.address(run, Some(next))) {
-                        "More events"
-                    }
+                    a rel="next" href=(query.address(run, Some(next))) { "More events" }
                 }
             }
             p.faint.note {

@@ -1,19 +1,18 @@
-//! `/runs`: the runs of the config that the person may read, the newest first.
+//! `/runs`: the runs of configs that the person may read, the newest first.
 
 use axum::Extension;
-use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Html;
 use conclave_core::inspect::amounts::{money, thousands, took};
-use conclave_core::types::ids::{Millis, RoomId};
-use conclave_runtime::store::{RunFilter, RunRow};
+use conclave_core::types::ids::Millis;
+use conclave_runtime::store::RunFilter;
 use maud::{Markup, html};
 
 use super::text::{address, age, badge, foreign, run_path};
-use super::{PageFailure, Place, now, page};
-use crate::api::run_list::{RunPage, RunQuery};
-use crate::http::Server;
+use super::{PageFailure, Place, act, now, page};
+use crate::api::run_list::RunQuery;
 use crate::sessions::Session;
+use crate::visible_configs::{ListedRun, ListedRuns, VisibleConfigs};
 
 /// The states that the form offers.
 const STATES: [&str; 10] = [
@@ -30,28 +29,38 @@ const STATES: [&str; 10] = [
 ];
 
 pub(super) async fn list(
-    State(server): State<Server>,
+    Extension(visible): Extension<VisibleConfigs>,
     Extension(session): Extension<Session>,
     uri: Uri,
 ) -> Result<Html<String>, PageFailure> {
     let query = RunQuery::of(&uri)?;
-    let found = server.runs(&session, query.clone()).await?;
-    let runs: Vec<RoomId> = found.runs.iter().map(|row| row.run.clone()).collect();
-    let down = server.read(move |reader, _| runs.iter().map(|run| reader.down_ms(run)).collect());
-    let down_ms: Vec<u64> = down.await?;
-    Ok(page("Runs", Place::Runs, &session, &view(&query, &found, &down_ms, now())))
+    let found = visible.runs(query.clone()).await?;
+    let down_ms = visible.down_ms(&found.runs).await?;
+    let start = act::start_form(&visible, now());
+    let view = view((&query, session.config()), &start, (&found, &down_ms), now());
+    Ok(page("Runs", Place::Runs, &session, &view))
 }
 
-/// The page; `down_ms` are the times in which no host ran each run.
-fn view(query: &RunQuery, found: &RunPage, down_ms: &[u64], now: Millis) -> Markup {
+/// The page, of one of several configs if it names one; `down_ms` are the times in which no host ran
+/// each run.
+fn view(
+    (query, config): (&RunQuery, Option<&str>),
+    start: &Markup,
+    (found, down_ms): (&ListedRuns, &[u64]),
+    now: Millis,
+) -> Markup {
     let has_filter = query.filter != RunFilter::default();
+    let has_configs = found.runs.iter().any(|run| run.server.config_name().is_some());
     html! {
         h1 { "Runs" }
-        (form(query))
+        (start)
+        (form(query, config))
         div id="live" data-live {
             @if found.runs.is_empty() {
                 p.empty {
-                    @if has_filter { "No run matches. " a href="/runs" { "All runs" } }
+                    @if has_filter {
+                        "No run matches. " a href=(address("/runs", [("config", config)])) { "All runs" }
+                    }
                     @else { "There is no run yet. A run appears here once it has begun." }
                 }
             } @else {
@@ -60,6 +69,7 @@ fn view(query: &RunQuery, found: &RunPage, down_ms: &[u64], now: Millis) -> Mark
                         tr {
                             th scope="col" { "State" }
                             th scope="col" { "Run" }
+                            @if has_configs { th scope="col" { "Config" } }
                             th scope="col" { "Task" }
                             th scope="col" { "Who" }
                             th scope="col" { "Started" }
@@ -76,18 +86,19 @@ fn view(query: &RunQuery, found: &RunPage, down_ms: &[u64], now: Millis) -> Mark
                 }
             }
             @if let Some(next) = &found.next {
-                p.more { a rel="next" href=(next_address(query, next.as_str())) { "Older runs" } }
+                p.more { a rel="next" href=(next_address(query, config, next)) { "Older runs" } }
             }
         }
     }
 }
 
 /// The form that narrows the list.
-fn form(query: &RunQuery) -> Markup {
+fn form(query: &RunQuery, config: Option<&str>) -> Markup {
     let status = query.filter.status.as_deref().unwrap_or_default();
     let is_other = !status.is_empty() && !STATES.contains(&status);
     html! {
         form.filters role="search" action="/runs" {
+            @if let Some(config) = config { input type="hidden" name="config" value=(config); }
             input type="search" name="text" aria-label="Text of the first message"
                 placeholder="Search the first messages"
                 value=(query.filter.text.as_deref().unwrap_or_default());
@@ -103,11 +114,12 @@ fn form(query: &RunQuery) -> Markup {
     }
 }
 
-fn next_address(query: &RunQuery, next: &str) -> String {
+fn next_address(query: &RunQuery, config: Option<&str>, next: &str) -> String {
     let limit = query.limit.map(|limit| limit.to_string());
     address(
         "/runs",
         [
+            ("config", config),
             ("text", query.filter.text.as_deref()),
             ("status", query.filter.status.as_deref()),
             ("agent", query.filter.agent.as_deref()),
@@ -117,7 +129,7 @@ fn next_address(query: &RunQuery, next: &str) -> String {
     )
 }
 
-fn row(run: &RunRow, down_ms: u64, now: Millis) -> Markup {
+fn row(ListedRun { row: run, server }: &ListedRun, down_ms: u64, now: Millis) -> Markup {
     let (tone, word) = run.state.in_words(&run.command);
     let took_ms = run.until(now).since(run.started).saturating_sub(down_ms);
     let some = |amount: u64, show: fn(u64) -> String| {
@@ -132,6 +144,7 @@ fn row(run: &RunRow, down_ms: u64, now: Millis) -> Markup {
                     code { (run.run) }
                 }
             }
+            @if let Some(config) = server.config_name() { td.config { (foreign(config)) } }
             td.task {
                 (foreign(&run.entry))
                 @if !run.agents.is_empty() { " " span.faint { (foreign(&run.agents.join(", "))) } }

@@ -7,6 +7,10 @@ use conclave_core::inspect::telling::Tone;
 use conclave_core::types::ids::Millis;
 use maud::{Markup, html};
 
+use crate::markdown::{self, Block, Inline};
+
+/// How a page is left by a link in a text: the other site learns nothing of it.
+const LINK: &str = "noopener noreferrer nofollow ugc";
 /// Bytes of a text up to which look-alikes are searched.
 const SEARCHED: usize = 64 << 10;
 
@@ -89,6 +93,54 @@ pub(super) fn address<'a>(
 
 /// The path of a run's page.
 pub(super) fn run_path(run: &str) -> String {
-    let name: String = url::form_urlencoded::byte_serialize(run.as_bytes()).collect();
-    format!("/runs/{name}")
+    format!("/runs/{}", path_part(run))
+}
+
+/// A name as one part of a path.
+pub(super) fn path_part(name: &str) -> String {
+    let query: String = url::form_urlencoded::byte_serialize(name.as_bytes()).collect();
+    // A plus is a blank in a query alone. That of a name is escaped already.
+    query.replace('+', "%20")
+}
+
+/// A text of an agent with its Markdown. Each word is shown as in [`foreign_block`].
+pub(super) fn markdown(text: &str) -> Markup {
+    html! { div.markdown dir="auto" { (blocks(&markdown::blocks(text))) } (warning(text)) }
+}
+
+fn blocks(all: &[Block]) -> Markup {
+    html! {
+        @for block in all {
+            @match block {
+                Block::Paragraph { inlines: parts } => p { (inlines(parts)) },
+                // The headings of a page are its own.
+                Block::Heading { inlines: parts, .. } => p.heading { (inlines(parts)) },
+                Block::List { items } => ul {
+                    @for item in items {
+                        li class={ "m" (item.depth) } {
+                            span.mark { (item.mark) } span { (inlines(&item.inlines)) }
+                        }
+                    }
+                },
+                Block::Quote { blocks: quoted } => blockquote { (blocks(quoted)) },
+                Block::Code { text } => pre { code { (readable(text)) } },
+                Block::Rule => hr;,
+            }
+        }
+    }
+}
+
+fn inlines(all: &[Inline]) -> Markup {
+    html! {
+        @for part in all {
+            @match part {
+                Inline::Text { text } => (readable(text)),
+                Inline::Code { text } => code { (readable(text)) },
+                Inline::Strong { inlines: parts } => strong { (inlines(parts)) },
+                Inline::Emphasis { inlines: parts } => em { (inlines(parts)) },
+                Inline::Link { url } => a href=(url) rel=(LINK) { (url) },
+                Inline::Break => br;,
+            }
+        }
+    }
 }

@@ -1,10 +1,12 @@
 //! The API that acts: runs that people start, steer, decide and stop over HTTP, with who did it in
 //! the journal, across a kill of the server.
 
+use std::sync::Barrier;
+
 use conclave_core::protocol::event::{Event, Principal, Record};
 use conclave_core::types::ids::RoomId;
 use conclave_runtime::store::StoreReader;
-use conclave_test_support::{Rig, guest};
+use conclave_test_support::{Rig, TestPostgres, guest, postgres_or_skip};
 use serde_json::{Value, json};
 
 use super::WEB;
@@ -26,13 +28,19 @@ pub(super) fn waiting() -> Rig {
 }
 
 /// A program of a person.
-struct Client<'a> {
-    served: &'a Served,
-    token: &'a str,
+pub(super) struct Client<'a> {
+    pub(super) served: &'a Served,
+    pub(super) token: &'a str,
 }
 
 impl Client<'_> {
-    fn request(&self, method: &str, path: &str, key: Option<&str>, body: &str) -> Response {
+    pub(super) fn request(
+        &self,
+        method: &str,
+        path: &str,
+        key: Option<&str>,
+        body: &str,
+    ) -> Response {
         let mut headers = vec![
             ("Host", self.served.address().to_owned()),
             ("Authorization", format!("Bearer {}", self.token)),
@@ -41,18 +49,18 @@ impl Client<'_> {
         self.served.request(method, &format!("/api/v1{path}"), &headers, body)
     }
 
-    fn get(&self, path: &str) -> Value {
+    pub(super) fn get(&self, path: &str) -> Value {
         let answer = self.request("GET", path, None, "");
         assert_eq!(answer.status, 200, "{path}: {}", answer.text);
         answer.body
     }
 
-    fn post(&self, path: &str, key: Option<&str>, body: &Value) -> Response {
+    pub(super) fn post(&self, path: &str, key: Option<&str>, body: &Value) -> Response {
         self.request("POST", path, key, &body.to_string())
     }
 
     /// Starts a run that waits for an approval. Returns the run and the id of the call.
-    fn start(&self, key: &str) -> (String, String) {
+    pub(super) fn start(&self, key: &str) -> (String, String) {
         let started = self.post("/runs", Some(key), &json!({ "text": "go" }));
         assert_eq!(started.status, 201, "{}", started.text);
         let run = started.body["run"].as_str().expect("a run").to_owned();
@@ -60,7 +68,7 @@ impl Client<'_> {
     }
 
     /// Waits for a call of the run that waits for an approval.
-    fn question(&self, run: &str) -> String {
+    pub(super) fn question(&self, run: &str) -> String {
         until("a question", || {
             let listed = self.get("/questions");
             let found =
@@ -69,16 +77,16 @@ impl Client<'_> {
         })
     }
 
-    fn settle(&self, (run, call): (&str, &str), body: &Value) -> Response {
+    pub(super) fn settle(&self, (run, call): (&str, &str), body: &Value) -> Response {
         self.post(&format!("/runs/{run}/questions/{call}"), None, body)
     }
 
-    fn until_state(&self, run: &str, state: &str) {
+    pub(super) fn until_state(&self, run: &str, state: &str) {
         until(state, || (self.get(&format!("/runs/{run}"))["state"] == state).then_some(()));
     }
 }
 
-fn refusal(response: &Response) -> (u16, &str) {
+pub(super) fn refusal(response: &Response) -> (u16, &str) {
     (response.status, response.body["code"].as_str().unwrap_or_default())
 }
 
@@ -239,6 +247,40 @@ fn a_paused_run_survives_a_kill_of_its_server_and_a_stopped_one_has_ended() {
     assert_eq!(answered.count(), 1);
     let audit = text(&conclave(&rig, &["audit", &run]).stdout);
     assert!(audit.contains("the run was paused: the disk, by olga"), "{audit}");
+}
+
+/// Sends a start eight times at once under one key, and checks that it is one run, which one of the
+/// answers says is new.
+fn start_at_once(served: &[&Served], token: &str) {
+    let barrier = Barrier::new(8);
+    let start = |nth: usize| {
+        let client = Client { served: served[nth % served.len()], token };
+        barrier.wait();
+        let started = client.post("/runs", Some("raced"), &json!({ "text": "go" }));
+        (started.status, started.body["run"].as_str().unwrap_or(&started.text).to_owned())
+    };
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..8).map(|nth| scope.spawn(move || start(nth))).collect();
+        all.into_iter().map(|answer| answer.join().expect("an answer")).collect()
+    });
+    let of_status = |code| answers.iter().filter(|(status, _)| *status == code).count();
+    assert_eq!((of_status(201), of_status(200)), (1, 7), "{answers:?}");
+    assert!(answers.iter().all(|(_, run)| *run == answers[0].1), "{answers:?}");
+    let client = Client { served: served[0], token };
+    let runs = client.get("/runs");
+    let runs = runs["runs"].as_array().expect("a list");
+    assert_eq!(runs.iter().filter(|run| run["command"] == "api").count(), 1, "{runs:?}");
+}
+
+#[test]
+fn a_start_that_is_raced_at_one_server_or_two_is_one_run() {
+    let rig = waiting();
+    let olga = token(&rig, "olga", "operator");
+    start_at_once(&[&Served::start(&rig, &[])], &olga);
+    let Some(database) = postgres_or_skip(TestPostgres::shared()) else { return };
+    let store = [("CONCLAVE_STORE", database.url())];
+    let [one, two] = [(); 2].map(|()| Served::start_with_variables(&rig, &store));
+    start_at_once(&[&one, &two], &olga);
 }
 
 #[test]

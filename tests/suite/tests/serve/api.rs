@@ -105,6 +105,10 @@ fn a_reader_gets_each_record_once_also_after_a_restart() {
     assert_eq!(more[0], all.len() as u64, "{more:?}");
     let from_start = numbers(&mut served.stream(&path, None), "room-opened").0;
     assert_eq!(from_start, first);
+    // One whose last record is none of this store must drop what it has, and gets everything.
+    let mut anew = served.stream(&path, Some("2.41"));
+    assert_eq!(anew.next().kind, "reset");
+    assert_eq!(numbers(&mut anew, "room-opened").0, first);
 }
 
 /// The streams share what is read from the store, and none is read twice for them.
@@ -200,7 +204,9 @@ fn runs_are_listed_by_pages_and_to_those_who_may_read_them() {
             assert_eq!((refused.status, &refused.body["code"]), (404, &json!("run_not_found")));
         }
     }
-    for query in ["?config=x", "?limit=x", "?cursor=nobodys"] {
+    let refused = served.get("/api/v1/runs?config=x");
+    assert_eq!((refused.status, &refused.body["code"]), (404, &json!("config_not_found")));
+    for query in ["?store=x", "?limit=x", "?cursor=nobodys"] {
         let refused = served.get(&format!("/api/v1/runs{query}"));
         assert_eq!((refused.status, &refused.body["code"]), (400, &json!("bad_arguments")));
     }
@@ -208,6 +214,10 @@ fn runs_are_listed_by_pages_and_to_those_who_may_read_them() {
     assert_eq!((refused.status, &refused.body["code"]), (403, &json!("missing_role")));
     served.with_cookie(&vera);
     assert_eq!(run_ids(&served.get("/api/v1/runs").body).len(), 3);
+    // A cursor stays one when its run is removed: the list goes on with those before it.
+    let started = served.get(&format!("/api/v1/runs/{}", own[1])).body["started"].clone();
+    let behind = served.get(&format!("/api/v1/runs?cursor={started}.gone")).body;
+    assert!(run_ids(&behind).contains(&own[0]), "{behind}");
     let figures = served.get("/metrics");
     assert!(figures.text.contains("conclave_runs{state=\"running\"} 3"), "{}", figures.text);
 }

@@ -159,13 +159,64 @@ fn a_client_that_sends_slowly_is_cut_off_and_others_are_served() {
          Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{{"
     )
     .expect("it listens");
+    let mut form = served.connect();
+    write!(
+        form,
+        "POST /login HTTP/1.1\r\n{headers}Connection: close\r\nContent-Length: 1000\r\n\r\ntoken="
+    )
+    .expect("it listens");
     assert_eq!(served.get(LIST).status, 200);
     let mut rest = Vec::new();
     // Both reads end only because the server ends them.
     let _ = head.read_to_end(&mut rest);
     let refused = Response::read(body);
     assert_eq!((refused.status, &refused.body["error"]), (408, &json!("too_slow")));
+    let refused = Response::read(form);
+    assert_eq!(refused.status, 408, "{}", refused.text);
+    assert!(refused.text.contains("did not arrive within"), "{}", refused.text);
     assert!(served.entries(&room).is_empty());
+}
+
+#[test]
+fn each_refusal_has_the_form_that_its_reader_reads() {
+    let rig = echo(super::WEB);
+    let served = Served::start(&rig, &[]);
+    let kind = |answer: &Response| answer.header("content-type").unwrap_or_default().to_owned();
+    for (path, status) in [
+        ("/runs/a/b", 404),
+        ("/runs/a/b/c/d", 404),
+        ("/nothing", 404),
+        ("/runs/%ff", 400),
+        ("/runs/%zz", 400),
+        ("/runs/a%", 400),
+        ("/login", 405),
+    ] {
+        let answer = served.get(path);
+        assert_eq!(
+            (answer.status, &*kind(&answer)),
+            (status, "text/html; charset=utf-8"),
+            "{path}"
+        );
+    }
+    for (path, status, code) in [
+        ("/api/v1/runs/%ff", 400, "bad_arguments"),
+        ("/api/v1/runs/%", 400, "bad_arguments"),
+        ("/api/v1/nothing", 404, "not_found"),
+        ("/api/v1", 404, "not_found"),
+        ("/api/v1/runs/a/stop", 405, "wrong_method"),
+    ] {
+        let answer = served.get(path);
+        let found = (answer.status, &*kind(&answer), answer.body["code"].as_str());
+        assert_eq!(found, (status, "application/problem+json", Some(code)), "{path}");
+    }
+    let stranger = [("Host", served.address().to_owned())];
+    let refused = served.request("GET", "/metrics", &stranger, "");
+    assert_eq!((refused.status, &refused.body["code"]), (401, &json!("no_access")));
+    for (path, code) in
+        [("/api/conversations/%ff/events", "bad_arguments"), ("/api/x", "not_found")]
+    {
+        assert_eq!(served.get(path).body["error"], code, "{path}");
+    }
 }
 
 /// The future of a request is dropped at any of its awaits when its client leaves.

@@ -1,7 +1,7 @@
 //! A started server, and a client that is as plain as possible: tests see each byte.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 
 use conclave_test_support::Rig;
@@ -14,6 +14,12 @@ pub(crate) struct Served {
     address: String,
     token: String,
     cookie: String,
+}
+
+/// Returns a port that is free now.
+pub(crate) fn free_port() -> u16 {
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+    free.expect("a free port").port()
 }
 
 /// A server that was killed.
@@ -33,6 +39,22 @@ impl Served {
     pub(crate) fn start(rig: &Rig, arguments: &[&str]) -> Self {
         let all = [&["serve", "c.toml", "--listen", "127.0.0.1:0"], arguments].concat();
         Self::start_with(rig, all.iter().map(|word| (*word).to_owned()).collect(), &[])
+    }
+
+    /// Starts `conclave serve` with these configs on a free port.
+    pub(crate) fn start_configs(rig: &Rig, configs: &[&str], arguments: &[&str]) -> Self {
+        let all = [&["serve"], configs, &["--listen", "127.0.0.1:0"], arguments].concat();
+        Self::start_with(rig, all.iter().map(|word| (*word).to_owned()).collect(), &[])
+    }
+
+    /// Does the same on this port, where it is found again after a restart.
+    pub(crate) fn start_at(rig: &Rig, port: u16) -> Self {
+        let listen = format!("127.0.0.1:{port}");
+        Self::start_with(
+            rig,
+            ["serve", "c.toml", "--listen", &listen].map(str::to_owned).into(),
+            &[],
+        )
     }
 
     /// Does the same with more variables in its environment.
@@ -58,7 +80,8 @@ impl Served {
         let mut url = String::new();
         let stdout = child.stdout.take().expect("it is piped");
         BufReader::new(stdout).read_line(&mut url).expect("it prints its address");
-        let parts = url.trim().strip_prefix("http://").and_then(|url| url.split_once('/'));
+        let plain = url.trim().split_once("://").map(|(_, rest)| rest);
+        let parts = plain.and_then(|url| url.split_once('/'));
         let log = || std::fs::read_to_string(rig.folder().join("serve.log")).unwrap_or_default();
         let (address, fragment) = parts.unwrap_or_else(|| panic!("{url}{}", log()));
         let mut served = Self {

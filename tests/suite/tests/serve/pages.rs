@@ -5,8 +5,9 @@ use serde_json::json;
 
 use super::acting::waiting;
 use super::client::{Response, Served};
-use super::people::token;
+use super::people::{begin, token};
 use super::{WEB, echo};
+use crate::cli::{conclave, text};
 
 #[test]
 fn a_run_and_its_events_are_read_without_a_script_by_who_may_read_it() {
@@ -171,4 +172,209 @@ fn an_operator_speaks_pauses_and_stops_by_forms() {
     let id = &run["/runs/".len()..];
     let audit = served.get(&format!("/api/v1/runs/{id}/audit")).text;
     assert_eq!(audit.matches("\"kind\":\"message\"").count(), 1, "it was said once: {audit}");
+}
+
+#[test]
+fn the_messages_of_a_conversation_are_events_of_its_run_with_their_senders() {
+    let rig = echo(WEB);
+    let ada = token(&rig, "ada", "user");
+    let mut served = Served::start(&rig, &[]);
+    let ada = served.log_in(&ada);
+    served.with_cookie(&ada);
+    let room = begin(&served);
+    served.send(&room, "a", "Good <b>morning</b>.");
+    served.events(&room, None).entry();
+    assert_eq!(served.send(&room, "a", "Good night.").status, 409);
+    assert_eq!(served.send(&room, "a", "Good <b>morning</b>.").body["duplicate"], true);
+    let timeline = || served.get(&format!("/api/v1/runs/{room}/timeline")).body;
+    let timeline = until("both", || {
+        let all = timeline();
+        let rows = all["rows"].as_array().cloned().unwrap_or_default();
+        let rows: Vec<_> = rows.into_iter().filter(|row| row["type"] == "inbound").collect();
+        (rows.len() == 2).then_some(rows)
+    });
+    let told = |row: usize, field: &str| timeline[row][field].clone();
+    assert_eq!((told(0, "sender"), told(0, "channel")), (json!("ada"), json!("web")));
+    assert_eq!(told(0, "text"), json!("Good <b>morning</b>."));
+    assert_eq!(told(0, "outcome"), json!({ "outcome": "accepted" }));
+    assert_eq!(told(1, "outcome")["outcome"], "refused", "{timeline:?}");
+    assert!(told(1, "outcome")["reason"].to_string().contains("key"), "{timeline:?}");
+    let page = served.get(&format!("/runs/{room}")).text;
+    assert!(page.contains("<bdi>ada:</bdi>") && page.contains("Good &lt;b&gt;morning"), "{page}");
+    assert!(page.contains("Good night.") && page.contains("not taken: the key"), "{page}");
+    let shown = text(&conclave(&rig, &["show", &room]).stdout);
+    assert!(shown.contains("ada:") && shown.contains("Good <b>morning</b>."), "{shown}");
+}
+
+/// The value of a figure of the server.
+fn figure(served: &Served, name: &str) -> u64 {
+    let figures = served.get("/metrics").text;
+    let value = figures.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    value.unwrap_or_else(|| panic!("{name}: {figures}"))
+}
+
+#[test]
+fn a_record_is_folded_once_for_all_who_look_at_its_run_and_an_unchanged_page_is_not_sent_again() {
+    let rig = waiting();
+    let olga = token(&rig, "olga", "operator");
+    let mut served = Served::start(&rig, &[]);
+    let olga = served.log_in(&olga);
+    served.with_cookie(&olga);
+    let started = served.post("/api/v1/runs", &json!({ "text": "go" }));
+    let run = started.body["run"].as_str().expect("a run").to_owned();
+    until("a question", || served.get("/inbox").text.contains("echo.run").then_some(()));
+    let (page, api) = (format!("/runs/{run}"), format!("/api/v1/runs/{run}"));
+    let records = || served.get(&api).body["records"].as_u64().expect("a number");
+    let folded = || figure(&served, "conclave_folded_records_total ");
+    assert_eq!(folded(), 0, "nobody has looked");
+    for _ in 0..3 {
+        for path in ["", "?kind=task", "/background"].map(|part| format!("{page}{part}")) {
+            assert_eq!(served.get(&path).status, 200);
+        }
+        for view in ["timeline", "tasks", "budget"] {
+            assert_eq!(served.get(&format!("{api}/{view}")).status, 200);
+        }
+    }
+    assert_eq!((folded(), figure(&served, "conclave_folded_runs ")), (records(), 1));
+    // Whoever has a copy gets no other one until there is another record.
+    let known = |path: &str, tag: &str| {
+        let mut headers = served.own();
+        headers.push(("If-None-Match", tag.to_owned()));
+        served.request("GET", path, &headers, "")
+    };
+    let timeline = format!("{api}/timeline");
+    let tag = served.get(&timeline).header("etag").expect("a tag").to_owned();
+    let same = known(&timeline, &tag);
+    assert_eq!((same.status, same.text.as_str()), (304, ""));
+    // The times of a page are shown anew from time to time.
+    let page_tag = until("an unchanged page", || {
+        let tag = served.get(&page).header("etag").expect("a tag").to_owned();
+        (known(&page, &tag).status == 304).then_some(tag)
+    });
+    let before = records();
+    assert_eq!(served.post(&format!("{api}/pause"), &json!({})).status, 200);
+    until("its record", || (records() > before).then_some(()));
+    for (path, tag) in [(&timeline, &tag), (&page, &page_tag)] {
+        assert_eq!(known(path, tag).status, 200);
+    }
+    assert_eq!(folded(), records(), "only the new ones");
+    for path in ["/inbox", "/api/v1/questions"] {
+        assert!(served.get(path).text.contains("echo.run"), "it waits still");
+    }
+    assert_eq!(figure(&served, "conclave_read_questions_total "), 1, "however often it is listed");
+}
+
+#[test]
+fn the_events_alone_are_what_a_script_fetches() {
+    let rig = echo(WEB);
+    let served = Served::start(&rig, &[]);
+    let started = served.post("/api/v1/runs", &json!({ "text": "go" }));
+    let run = format!("/runs/{}", started.body["run"].as_str().expect("a run"));
+    let list = served.get(&format!("{run}?part=events&from=9999"));
+    assert_eq!(list.status, 200, "{}", list.text);
+    // An address behind the last event is that of the last events.
+    assert!(
+        list.text.contains("<ol class=\"rows\" data-from=\"0\" aria-label=\"Events 1 to "),
+        "{}",
+        list.text
+    );
+    assert!(!list.text.contains("class=\"lanes\""), "{}", list.text);
+    assert!(served.get(&run).text.contains("class=\"lanes\""));
+}
+
+#[test]
+fn rights_budgets_and_the_verified_audit_are_for_those_who_may_read_them() {
+    let rig = waiting();
+    let people = [("olga", "operator"), ("vera", "viewer"), ("ada", "user")];
+    let tokens = people.map(|(name, role)| token(&rig, name, role));
+    let mut served = Served::start(&rig, &[]);
+    let [olga, vera, ada] = tokens.each_ref().map(|token| served.log_in(token));
+    served.with_cookie(&olga);
+    let started = served.post("/api/v1/runs", &json!({ "text": "go" }));
+    let run = started.body["run"].as_str().expect("a run").to_owned();
+    until("a question", || served.get("/inbox").text.contains("echo.run").then_some(()));
+    let rights = served.get("/rights?plugin=actor&capability=tools&target=echo.run");
+    assert_eq!(rights.status, 200, "{}", rights.text);
+    for text in ["<svg", "after an approval", "may, after an approval,", "policy[0]"] {
+        assert!(rights.text.contains(text), "{text}: {}", rights.text);
+    }
+    let unknown = served.get("/rights?plugin=actor&capability=tools&target=%3Cb%3E.x");
+    assert!(unknown.text.contains("the tool &lt;b&gt;.x does not exist"), "{}", unknown.text);
+    let can = served.get("/api/v1/can?plugin=actor&capability=tools&target=echo.run").body;
+    assert_eq!((&can["verdict"], &can["denied_by"]), (&json!("ask"), &json!(null)), "{can}");
+    let refused = served.get("/api/v1/can?plugin=echo&capability=fetch&target=https://a.example/");
+    assert_eq!(refused.body["denied_by"], "manifest", "{}", refused.text);
+    assert_eq!(served.get("/api/v1/can?plugin=echo&capability=fetch&write=true").status, 400);
+    let map = served.get("/api/v1/rights").body;
+    let call = json!({
+        "from": "actor", "to": "echo", "by": "tool", "name": "echo.run", "asks": true,
+    });
+    assert_eq!(map["calls"], json!([call]), "{map}");
+    assert_eq!(map["uses"]["runs"], 1, "{map}");
+    let plugins = served.get("/api/v1/plugins").body;
+    assert_eq!(plugins["plugins"].as_array().map(Vec::len), Some(2), "{plugins}");
+    let budgets = served.get("/budgets");
+    assert!(budgets.text.contains(&format!("/runs/{run}/budget")), "{}", budgets.text);
+    assert_eq!(served.get(&format!("/runs/{run}/budget")).status, 200);
+    let audit = served.get("/api/v1/audit").body;
+    assert_eq!((&audit["is_intact"], &audit["chains"][0]["chain"]), (&json!(true), &json!(1)));
+    assert!(audit["chains"][0]["lines"].as_u64() > Some(0), "{audit}");
+    assert!(served.get("/audit").text.contains("intact"));
+    let pages = ["/rights", "/api/v1/can", "/audit", "/api/v1/audit", "/budgets"];
+    let statuses = |served: &Served| pages.map(|page| served.get(page).status);
+    served.with_cookie(&vera);
+    assert_eq!(statuses(&served), [200, 400, 403, 403, 200]);
+    served.with_cookie(&ada);
+    assert_eq!(statuses(&served), [403, 403, 403, 403, 200]);
+    let budgets = served.get("/budgets");
+    assert!(!budgets.text.contains(&run) && !budgets.text.contains("/rights"), "{}", budgets.text);
+}
+
+#[test]
+fn selected_calls_are_refused_together_each_for_the_arguments_that_were_shown() {
+    let rig = waiting();
+    let tokens =
+        [("olga", "operator"), ("petra", "approver")].map(|(name, role)| token(&rig, name, role));
+    let mut served = Served::start(&rig, &[]);
+    let [olga, petra] = tokens.each_ref().map(|token| served.log_in(token));
+    served.with_cookie(&olga);
+    let runs = [0, 1, 2].map(|_| {
+        let started = served.post("/api/v1/runs", &json!({ "text": "go" }));
+        started.body["run"].as_str().expect("a run").to_owned()
+    });
+    until("their questions", || {
+        (served.get("/inbox").text.matches("id=\"q-").count() == 3).then_some(())
+    });
+    let digest = {
+        served.with_cookie(&petra);
+        let inbox = served.get("/inbox");
+        assert!(inbox.text.contains("required by the rule at"), "{}", inbox.text);
+        hidden(&inbox, "arguments_sha256").to_owned()
+    };
+    // One about other arguments, and one that nobody asks.
+    let other = "0".repeat(64);
+    let selected = [
+        format!("{}:c1 {digest}", runs[0]),
+        format!("{}:c1 {other}", runs[1]),
+        format!("{}:c1 {digest}", runs[2]),
+        format!("{}:c9 {digest}", runs[2]),
+    ];
+    let fields: Vec<(&str, &str)> = [("reason", "not today")]
+        .into_iter()
+        .chain(selected.iter().map(|selected| ("question", selected.as_str())))
+        .collect();
+    served.with_cookie(&olga);
+    let denied = send_form(&served, "/inbox/refuse", &fields);
+    assert!(denied.text.contains("0 calls were refused"), "{}", denied.text);
+    assert_eq!(denied.text.matches("role=\"alert\"").count(), 4, "{}", denied.text);
+    served.with_cookie(&petra);
+    let refused = send_form(&served, "/inbox/refuse", &fields);
+    assert_eq!(refused.status, 200, "{}", refused.text);
+    assert!(refused.text.contains("2 calls were refused."), "{}", refused.text);
+    assert_eq!(refused.text.matches("role=\"alert\"").count(), 2, "{}", refused.text);
+    assert!(refused.text.contains(&format!("{}:c1", runs[1])), "{}", refused.text);
+    let audit = served.get(&format!("/runs/{}/audit", runs[0]));
+    assert!(audit.text.contains("not today"), "{}", audit.text);
+    let inbox = served.get("/inbox");
+    assert_eq!(inbox.text.matches("id=\"q-").count(), 1, "{}", inbox.text);
 }

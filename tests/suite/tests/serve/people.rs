@@ -9,7 +9,7 @@ use super::{WEB, echo};
 use crate::cli::{conclave, text};
 
 /// Gives a person a token.
-pub(super) fn token(rig: &Rig, name: &str, role: &str) -> String {
+pub(crate) fn token(rig: &Rig, name: &str, role: &str) -> String {
     let made = conclave(rig, &["server", "token", "add", name, "--role", role]);
     assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
     text(&made.stdout).trim().to_owned()
@@ -162,6 +162,21 @@ fn a_programs_token_is_in_a_header_and_nothing_else_says_who_asks() {
             }
         }
     }
+}
+
+#[test]
+fn a_programs_first_requests_may_all_come_at_once() {
+    let rig = echo(WEB);
+    let ada = token(&rig, "ada", "viewer");
+    let served = Served::start(&rig, &[]);
+    let headers =
+        [("Host", served.address().to_owned()), ("Authorization", format!("Bearer {ada}"))];
+    let answers: Vec<u16> = std::thread::scope(|scope| {
+        let request = || served.request("GET", "/api/v1/runs", &headers, "").status;
+        let all: Vec<_> = (0..32).map(|_| scope.spawn(request)).collect();
+        all.into_iter().map(|one| one.join().expect("it answers")).collect()
+    });
+    assert_eq!(answers, [200; 32]);
 }
 
 #[test]

@@ -463,11 +463,7 @@ impl Subscriber for TerminalChat {
     fn on(&self, happening: &Published) {
         // Before the filter below: the question of a background task keeps the user busy as well.
         if let RunEvent::Notice { notice } = &happening.what {
-            let (mut state, room) = (self.state(), &happening.room);
-            state.pending.take(room, happening.at, notice);
-            if matches!(notice, Notice::TurnStopped { .. }) {
-                state.pending.abandon(room, happening.at);
-            }
+            self.state().pending.take(&happening.room, happening.at, notice);
         }
         if happening.room != self.room {
             return;
@@ -529,5 +525,23 @@ mod tests {
             worked >= Duration::from_secs(30) && worked < Duration::from_secs(90),
             "{worked:?}"
         );
+    }
+
+    #[test]
+    fn a_limit_question_that_outlasts_a_stopped_turn_still_belongs_to_the_user() {
+        let (mut state, room) = (ConversationState::default(), RoomId::from("3f2a"));
+        let question = notice(json!({ "notice": "top-up-asked", "call": 3, "top_up": {
+            "budget": "tokens", "limit": 10, "used": 9, "set_aside": 0, "needed": 5, "proposed": 5,
+            "task": "desk",
+        } }));
+        let stopped = notice(json!({ "notice": "turn-stopped", "task": "desk", "reason": "no" }));
+        let at = now();
+        state.pending.take(&room, Millis(at.0 - 90_000), &question);
+        state.pending.take(&room, Millis(at.0 - 80_000), &stopped);
+        // The next turn waits for the same answer.
+        let began = Instant::now().checked_sub(Duration::from_secs(60)).expect("a minute ago");
+        let questions = state.pending.total(Millis(at.0 - 60_000));
+        let turn = OpenTurn { began, before: Counts::default(), questions };
+        assert!(state.worked(&turn) < Duration::from_secs(5), "{:?}", state.worked(&turn));
     }
 }

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::args::OutputArgs;
 use crate::ui::screen::Screen;
 use crate::ui::show::component::changed_lines;
-use crate::ui::show::{BAD, FAINT, paint};
+use crate::ui::show::{BAD, FAINT, ODD, paint, printable};
 use crate::ui::stdout;
 
 /// Prints what the server reports.
@@ -52,6 +52,21 @@ impl Operator for OperatorTerminal {
             "{} the changed certificate is not used, and the one before stays: {error}",
             paint(BAD, "error:")
         ));
+    }
+
+    fn draining(&self, requests: &[String]) {
+        let requests = requests.iter().map(|request| printable(request)).collect::<Vec<_>>();
+        self.screen.line(paint(FAINT, format_args!("stopping; waits for {}", requests.join(", "))));
+    }
+
+    fn given_up(&self, requests: &[String]) {
+        let requests = requests.iter().map(|request| printable(request)).collect::<Vec<_>>();
+        let what = format!("these requests were not answered: {}", requests.join(", "));
+        self.screen.notice(format_args!("{} {what}", paint(ODD, "warning:")));
+    }
+
+    fn provider_failed(&self, error: &dyn Display) {
+        self.screen.notice(format_args!("{} nobody logs in: {error}", paint(BAD, "error:")));
     }
 
     fn token_renewed(&self, token: &str) {

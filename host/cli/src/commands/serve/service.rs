@@ -33,6 +33,11 @@ impl ServiceManager {
         self.notify("READY=1");
     }
 
+    /// Says how the server does, in a line for people.
+    pub(super) fn status(&self, line: &str) {
+        self.notify(&format!("STATUS={line}"));
+    }
+
     pub(super) fn stopping(&self) {
         self.notify("STOPPING=1");
     }

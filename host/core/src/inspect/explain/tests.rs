@@ -72,7 +72,7 @@ fn facts(kinds: &[PluginKind], asks: &[&str], tools: &[&str]) -> PluginFacts {
     .unwrap()
 }
 
-fn setup() -> Setup {
+pub(in crate::inspect) fn setup() -> Setup {
     let config =
         Config::parse("c.toml", "", CONFIG).unwrap_or_else(|problems| panic!("{problems}"));
     let all = ["tools", "model", "route", "delegate"];

@@ -15,17 +15,18 @@ impl HostClock {
         self.down.push((at.0.saturating_sub(down_ms), at.0));
     }
 
-    /// Merges overlapping spans: each room of a run reports the same downtime.
-    pub(super) fn settle(&mut self) {
-        self.down.sort_unstable();
+    /// The clock with overlapping spans merged: each room of a run reports the same downtime.
+    pub(super) fn settled(&self) -> Self {
+        let mut down = self.down.clone();
+        down.sort_unstable();
         let mut joined: Vec<(u64, u64)> = Vec::new();
-        for (from, to) in self.down.drain(..) {
+        for (from, to) in down {
             match joined.last_mut() {
                 Some(last) if from <= last.1 => last.1 = last.1.max(to),
                 _ => joined.push((from, to)),
             }
         }
-        self.down = joined;
+        Self { down: joined }
     }
 
     /// The milliseconds of the run from `start` to `at`.
@@ -51,7 +52,7 @@ mod tests {
         let mut clock = HostClock::default();
         clock.down(Millis(10_500), 9_000);
         clock.down(Millis(10_700), 9_400);
-        clock.settle();
+        let clock = clock.settled();
         let at = |at| clock.between(Millis(1_000), Millis(at));
         assert_eq!(
             [at(500), at(1_000), at(1_200), at(5_000), at(10_700), at(10_900)],
@@ -64,7 +65,7 @@ mod tests {
     fn a_clock_that_jumps_back_loses_nothing_but_the_time() {
         let mut clock = HostClock::default();
         clock.down(Millis(5), u64::MAX);
-        clock.settle();
+        let clock = clock.settled();
         assert_eq!(clock.between(Millis(100), Millis(50)), 0);
         assert_eq!(clock.between(Millis(0), Millis(50)), 45);
     }

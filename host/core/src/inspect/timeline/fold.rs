@@ -1,24 +1,26 @@
-//! The fold from records to rows. Each room is folded once; its events, effects and notices begin
+//! The fold from records to rows. Each record is folded once; its event, effects and notices begin
 //! and end rows.
 
+mod messages;
 mod outcomes;
+mod rows;
 mod words;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::clock::HostClock;
-use super::row::{RowSubject, SandboxUsage, TimelineRow};
+use super::row::{RowSubject, TimelineRow};
 use super::{Lane, RoomEnd, Timeline, Totals, short, tree};
 use crate::inspect::telling::tell;
+use crate::journal::ownership::OneHistory;
 use crate::protocol::effect::Effect;
 use crate::protocol::event::{Event, Record, RunOpening};
 use crate::protocol::notice::{Notice, SkippedResponder};
 use crate::room::Room;
-use crate::types::fault::CallReport;
 use crate::types::ids::{BackgroundId, CallId, Millis, RoomId, TaskName};
 use crate::types::message::Role;
-use crate::types::outcome::{Outcome, Status};
+use crate::types::outcome::Status;
+use crate::types::request::{RequestId, RoomRequest};
 
 use words::{advised, kind_of, kinds, question_text, says};
 
@@ -29,6 +31,8 @@ enum OpenRowKey {
     Model(CallId, u32),
     SideEffect(CallId, u32),
     Background(BackgroundId),
+    /// A message from a channel, until its sender has a reply.
+    Inbound(RequestId),
 }
 
 /// A row with times of the host's clock.
@@ -44,21 +48,34 @@ struct DraftRow {
     what: RowSubject,
 }
 
-struct RoomDraft {
-    room: RoomId,
+/// A room of the run, as far as its records are folded.
+struct FoldedRoom {
+    id: RoomId,
+    room: Room,
+    /// The epochs of the records, which decide whether a further one counts.
+    history: OneHistory,
     entry: TaskName,
     message: String,
     start: Millis,
     end: Option<Millis>,
     records: u64,
-    outcome: Option<Arc<Outcome>>,
+    /// The row above all rows of this room.
+    lane: Option<usize>,
+    /// Rows of active tasks, the innermost last.
+    tasks: Vec<usize>,
+    open: BTreeMap<OpenRowKey, usize>,
+    /// The notice of a message from a channel, until the reply to its sender says which it is.
+    arrival: Option<Notice>,
+    seq: u64,
+    at: Millis,
+    /// The time at which the room was last resumed.
+    resumed: Millis,
 }
 
-/// The rooms folded so far.
+/// The rows of all rooms.
 #[derive(Default)]
-pub(super) struct Fold {
+struct Drafts {
     rows: Vec<DraftRow>,
-    rooms: Vec<RoomDraft>,
     /// The row of the background task that each room belongs to.
     lanes: BTreeMap<RoomId, usize>,
     clock: HostClock,
@@ -66,67 +83,51 @@ pub(super) struct Fold {
     totals: Totals,
 }
 
-/// The room that is being folded.
-struct Now<'a> {
-    fold: &'a mut Fold,
-    room: RoomId,
-    /// The row above all rows of this room.
-    lane: Option<usize>,
-    /// Rows of active tasks, the innermost last.
-    tasks: Vec<usize>,
-    open: BTreeMap<OpenRowKey, usize>,
-    seq: u64,
-    at: Millis,
-    /// The time at which the room was last resumed.
-    resumed: Millis,
+/// The fold of a run's records to its timeline. The records of different rooms may alternate, but a
+/// room begins after the record that started its task, and the root before all others.
+#[derive(Default)]
+pub struct TimelineFold {
+    drafts: Drafts,
+    rooms: Vec<FoldedRoom>,
+    /// The index of each room among them.
+    indices: BTreeMap<RoomId, usize>,
 }
 
-impl Fold {
-    /// Folds all records of one room.
-    pub(super) fn room(&mut self, records: Vec<Record>) {
-        let Some(Event::RoomOpened { opening, .. }) = records.first().map(|record| &record.event)
-        else {
-            return;
+/// The record that is being folded.
+struct Now<'a> {
+    drafts: &'a mut Drafts,
+    of: &'a mut FoldedRoom,
+}
+
+impl TimelineFold {
+    /// Folds the next record of a room. Records that no opening precedes are left out.
+    pub fn take(&mut self, id: &RoomId, record: Record) {
+        let index = match (self.indices.get(id), &record.event) {
+            (Some(index), _) => *index,
+            (None, Event::RoomOpened { opening, .. }) => {
+                let lane = self.drafts.lanes.get(id).copied();
+                self.rooms.push(FoldedRoom::new(opening, record.at, lane));
+                self.indices.insert(id.clone(), self.rooms.len() - 1);
+                self.rooms.len() - 1
+            }
+            (None, _) => return,
         };
-        let (id, start) = (opening.room.clone(), records[0].at);
-        let entry = opening.entry.clone();
-        let message = short(opening.content.as_deref().unwrap_or_default());
-        let count = records.len() as u64;
-        let lane = self.lanes.get(&id).copied();
-        let mut now = Now {
-            room: id.clone(),
-            lane,
-            tasks: Vec::new(),
-            open: BTreeMap::new(),
-            seq: 0,
-            at: start,
-            resumed: Millis(0),
-            fold: &mut *self,
-        };
-        let (mut room, mut end) = (Room::new(), None);
-        for record in records {
-            now.take(&mut room, record);
-            // A further run in the same room clears the outcome, and with it the end.
-            end = room.outcome().map(|_| end.unwrap_or(now.at));
+        let of = &mut self.rooms[index];
+        if of.history.counts(record.epoch) {
+            Now { drafts: &mut self.drafts, of }.take(record);
         }
-        let outcome = room.outcome().cloned();
-        self.totals.records += count;
-        self.rooms.push(RoomDraft {
-            room: id,
-            entry,
-            message,
-            start,
-            end,
-            records: count,
-            outcome,
-        });
     }
 
-    pub(super) fn into_timeline(mut self) -> Option<Timeline> {
+    /// The rooms, as their records lead to them, the root first.
+    pub fn rooms(&self) -> impl Iterator<Item = &Room> {
+        self.rooms.iter().map(|of| &of.room)
+    }
+
+    /// The timeline up to here; `None` if the root's records do not begin with an opening.
+    #[must_use]
+    pub fn timeline(&self) -> Option<Timeline> {
         let root = self.rooms.first()?;
-        let (run, started, entry, message) =
-            (root.room.clone(), root.start, root.entry.clone(), root.message.clone());
-        let ended = root.outcome.as_ref().map(|outcome| RoomEnd {
+        let ended = root.room.outcome().map(|outcome| RoomEnd {
             status: outcome.status,
             reason: short(&outcome.reason),
             // For a conversation, the result would be the user's closing word.
@@ -136,70 +137,102 @@ impl Fold {
                 .filter(|_| outcome.status != Status::UserQuit)
                 .map(short),
         });
-        self.clock.settle();
-        self.totals.down_ms = self.clock.all_down();
-        let since = |at: Millis| self.clock.between(started, at);
-        let lane = |room: &RoomDraft| Lane {
-            room: room.room.clone(),
-            entry: room.entry.clone(),
-            start_ms: since(room.start),
-            end_ms: room.end.map(since),
-            records: room.records,
-            status: room.outcome.as_ref().map(|outcome| outcome.status),
+        let Drafts { rows: drafts, clock, last, totals, .. } = &self.drafts;
+        let clock = clock.settled();
+        let since = |at: Millis| clock.between(root.start, at);
+        let lane = |of: &FoldedRoom| Lane {
+            room: of.id.clone(),
+            entry: of.entry.clone(),
+            start_ms: since(of.start),
+            end_ms: of.end.map(since),
+            records: of.records,
+            status: of.room.outcome().map(|outcome| outcome.status),
         };
-        let rooms = self.rooms.iter().map(lane).collect();
-        let took_ms = since(self.last);
-        let parents: Vec<Option<usize>> = self.rows.iter().map(|row| row.parent).collect();
-        let mut drafts: Vec<Option<DraftRow>> =
-            std::mem::take(&mut self.rows).into_iter().map(Some).collect();
+        let took_ms = since(*last);
+        let parents: Vec<Option<usize>> = drafts.iter().map(|row| row.parent).collect();
         let row = |(index, depth): (usize, u32)| {
-            let draft = drafts[index].take()?;
-            let DraftRow { room, seq, start, end, abandoned, what, .. } = draft;
-            let start_ms = since(start);
-            Some(TimelineRow {
-                room,
-                seq,
+            let draft = &drafts[index];
+            let start_ms = since(draft.start);
+            TimelineRow {
+                room: draft.room.clone(),
+                seq: draft.seq,
                 depth,
                 start_ms,
-                end_ms: end.map(|end| since(end).max(start_ms)),
-                abandoned,
-                what,
-            })
+                end_ms: draft.end.map(|end| since(end).max(start_ms)),
+                abandoned: draft.abandoned,
+                what: draft.what.clone(),
+            }
         };
-        let rows = tree::order(&parents).into_iter().filter_map(row);
+        let rows = tree::order(&parents).into_iter().map(row);
         let rows: Vec<TimelineRow> = rows.filter(|row| !row.says_nothing()).collect();
-        let mut totals = self.totals;
         let waited = |row: &TimelineRow| match row.what {
             RowSubject::Approval { .. } => {
                 row.end_ms.unwrap_or(took_ms).saturating_sub(row.start_ms)
             }
             _ => 0,
         };
-        totals.approval_ms = rows.iter().map(waited).sum();
-        Some(Timeline { run, started, took_ms, entry, message, ended, totals, rooms, rows })
+        let approval_ms = rows.iter().map(waited).sum();
+        Some(Timeline {
+            run: root.id.clone(),
+            started: root.start,
+            took_ms,
+            entry: root.entry.clone(),
+            message: root.message.clone(),
+            ended,
+            totals: Totals { down_ms: clock.all_down(), approval_ms, ..*totals },
+            rooms: self.rooms.iter().map(lane).collect(),
+            rows,
+        })
+    }
+}
+
+impl FoldedRoom {
+    fn new(opening: &RunOpening, start: Millis, lane: Option<usize>) -> Self {
+        Self {
+            id: opening.room.clone(),
+            room: Room::new(),
+            history: OneHistory::default(),
+            entry: opening.entry.clone(),
+            message: short(opening.content.as_deref().unwrap_or_default()),
+            start,
+            end: None,
+            records: 0,
+            lane,
+            tasks: Vec::new(),
+            open: BTreeMap::new(),
+            arrival: None,
+            seq: 0,
+            at: start,
+            resumed: Millis(0),
+        }
     }
 }
 
 impl Now<'_> {
-    fn take(&mut self, room: &mut Room, record: Record) {
-        self.seq = record.seq;
+    fn take(&mut self, record: Record) {
+        self.of.records += 1;
+        self.drafts.totals.records += 1;
+        self.of.seq = record.seq;
         // The room does the same: its clock stands still when the host's goes back.
-        self.at = self.at.max(record.at);
-        self.fold.last = self.fold.last.max(self.at);
-        if let Some(event) = room.effect_of(&record.event) {
-            self.happened(event, room);
+        self.of.at = self.of.at.max(record.at);
+        self.drafts.last = self.drafts.last.max(self.of.at);
+        if let Some(event) = self.of.room.effect_of(&record.event) {
+            self.happened(event);
         }
-        room.handle(record.event, record.at);
-        while let Some(notice) = room.poll_notice() {
+        self.of.room.handle(record.event, record.at);
+        while let Some(notice) = self.of.room.poll_notice() {
             self.notice(notice);
         }
-        while let Some(effect) = room.poll_effect() {
+        while let Some(effect) = self.of.room.poll_effect() {
             self.begin_row(effect);
         }
+        // A further run in the same room clears the outcome, and with it the end.
+        let end = self.of.end.unwrap_or(self.of.at);
+        self.of.end = self.of.room.outcome().map(|_| end);
     }
 
     /// Ends the rows that an event answers, and adds those that it makes by itself.
-    fn happened(&mut self, event: &Event, room: &Room) {
+    fn happened(&mut self, event: &Event) {
         match event {
             Event::AgentStepped { call, answer, report } => {
                 self.end_call(*call, answer.as_ref().map(says), report);
@@ -228,22 +261,25 @@ impl Now<'_> {
                     }
                 });
             }
-            Event::RunStarted { opening, .. } => self.moment(self.lane, message_of(opening)),
+            Event::RunStarted { opening, .. } => self.moment(self.of.lane, message_of(opening)),
             Event::Resumed { down_ms, is_exact, .. } => {
-                self.fold.clock.down(self.at, *down_ms);
-                self.resumed = self.at;
+                self.drafts.clock.down(self.of.at, *down_ms);
+                self.of.resumed = self.of.at;
                 // Each room of a run is resumed; only the root's resumption becomes a row.
-                if self.lane.is_none() && room.outcome().is_none() {
-                    self.fold.totals.resumed += 1;
-                    self.fold.totals.is_down_at_most |= !is_exact;
+                if self.of.lane.is_none() && self.of.room.outcome().is_none() {
+                    self.drafts.totals.resumed += 1;
+                    self.drafts.totals.is_down_at_most |= !is_exact;
                     let resumed = RowSubject::Resumed { down_ms: *down_ms, is_exact: *is_exact };
                     self.moment(self.here(), resumed);
                 }
             }
             // All rooms of a run are taken over together, so the root's row speaks for all.
-            Event::Owned { host, epoch } if self.lane.is_none() => {
+            Event::Owned { host, epoch } if self.of.lane.is_none() => {
                 let what = RowSubject::TakenOver { host: short(host), epoch: *epoch };
                 self.moment(self.here(), what);
+            }
+            Event::Requested { request, what: RoomRequest::Inbound { inbound } } => {
+                self.begin_inbound(*request, inbound);
             }
             Event::TurnStopped { reason } => self.stopped(None, reason),
             Event::TaskKilled { task, reason } => self.stopped(Some(task.clone()), reason),
@@ -267,11 +303,11 @@ impl Now<'_> {
                     self.here(),
                     RowSubject::Task { task, agent, caller, status: None, reason: String::new() },
                 );
-                self.tasks.push(row);
+                self.of.tasks.push(row);
             }
             Notice::TaskEnded { task, status, reason } => self.end_task(&task, status, &reason),
             Notice::StepStarted { call, task, agent } => {
-                self.fold.totals.steps += 1;
+                self.drafts.totals.steps += 1;
                 let what = RowSubject::Step {
                     task,
                     agent,
@@ -288,9 +324,9 @@ impl Now<'_> {
             }
             Notice::ApprovalAsked { .. } | Notice::ApprovalGiven { .. } => self.approval(notice),
             Notice::Denied { call, plugin, record } => {
-                self.fold.totals.denials += 1;
+                self.drafts.totals.denials += 1;
                 let parent = call
-                    .and_then(|call| self.open.get(&OpenRowKey::Call(call)).copied())
+                    .and_then(|call| self.of.open.get(&OpenRowKey::Call(call)).copied())
                     .or_else(|| self.here());
                 let what = RowSubject::Denied {
                     plugin,
@@ -315,10 +351,10 @@ impl Now<'_> {
                 self.moment(self.here(), RowSubject::HistoryCut { task, cut, dropped })
             }
             Notice::PluginReplaced { plugin, sha256 } => {
-                self.moment(self.lane, RowSubject::Replaced { plugin, sha256 })
+                self.moment(self.of.lane, RowSubject::Replaced { plugin, sha256 })
             }
             Notice::AttemptLost { call, model, input_tokens, cost_micro_usd, reason, .. } => {
-                let totals = &mut self.fold.totals;
+                let totals = &mut self.drafts.totals;
                 totals.input_tokens = totals.input_tokens.saturating_add(input_tokens);
                 totals.cost_micro_usd = totals.cost_micro_usd.saturating_add(cost_micro_usd);
                 let parent = self.of_call(call);
@@ -331,7 +367,8 @@ impl Now<'_> {
             }
             // The approver's amount was invalid; the repeated question belongs to the same row.
             Notice::TopUpAsked { call, top_up }
-                if top_up.problem.is_some() && self.open.contains_key(&OpenRowKey::Call(call)) => {}
+                if top_up.problem.is_some()
+                    && self.of.open.contains_key(&OpenRowKey::Call(call)) => {}
             Notice::TopUpAsked { call, top_up } => {
                 let what = RowSubject::TopUp {
                     budget: top_up.budget.key().to_owned(),
@@ -340,7 +377,7 @@ impl Now<'_> {
                 };
                 // A question that was repeated after an interruption keeps its row.
                 if !self.is_asked(call) {
-                    self.fold.totals.top_ups += 1;
+                    self.drafts.totals.top_ups += 1;
                     self.open(OpenRowKey::Call(call), self.here(), what);
                 }
             }
@@ -356,7 +393,7 @@ impl Now<'_> {
             }
             Notice::Delivered { id, worker: agent, strategy, channel, text } => {
                 self.moment(
-                    self.lane,
+                    self.of.lane,
                     RowSubject::Delivered {
                         id,
                         task: agent,
@@ -368,13 +405,13 @@ impl Now<'_> {
             }
             Notice::NotDelivered { id, worker: agent, reason } => {
                 self.moment(
-                    self.lane,
+                    self.of.lane,
                     RowSubject::NotDelivered { id, task: agent, reason: short(&reason) },
                 );
             }
             Notice::DeadLetter { id, worker: agent, reason, .. } => {
                 self.moment(
-                    self.lane,
+                    self.of.lane,
                     RowSubject::NotDelivered {
                         id,
                         task: agent,
@@ -385,8 +422,11 @@ impl Now<'_> {
             Notice::UserMessageRead { task, message } => {
                 self.moment(self.here(), RowSubject::Message { task, text: short(message.text()) })
             }
+            Notice::Inbound { .. } | Notice::InboundRefused { .. } => {
+                self.of.arrival = Some(notice);
+            }
             // Each room of a run is paused; only the root's pause becomes a row.
-            Notice::RunPaused { .. } | Notice::RunUnpaused if self.lane.is_some() => {}
+            Notice::RunPaused { .. } | Notice::RunUnpaused if self.of.lane.is_some() => {}
             Notice::ResultsRelayed { .. }
             | Notice::ResultsRead { .. }
             | Notice::UserMessageDropped { .. }
@@ -439,120 +479,17 @@ impl Now<'_> {
                     fault: None,
                     sandbox: None,
                 };
-                self.open(OpenRowKey::Call(call), self.lane, what);
+                self.open(OpenRowKey::Call(call), self.of.lane, what);
             }
+            Effect::Reply { request, reply } => self.end_inbound(request, reply),
             Effect::AbandonCall { call } => self.abandon(call),
             Effect::Finish { .. } => {
-                let open: Vec<usize> = std::mem::take(&mut self.open).into_values().collect();
-                let tasks = std::mem::take(&mut self.tasks);
+                let open: Vec<usize> = std::mem::take(&mut self.of.open).into_values().collect();
+                let tasks = std::mem::take(&mut self.of.tasks);
                 open.into_iter().chain(tasks).for_each(|row| self.close(row, true));
             }
             _ => {}
         }
-    }
-
-    /// Whether a person has been asked about the call and has not answered.
-    fn is_asked(&self, call: CallId) -> bool {
-        let row = self.open.get(&OpenRowKey::Call(call)).map(|row| &self.fold.rows[*row].what);
-        matches!(row, Some(RowSubject::Approval { .. } | RowSubject::TopUp { .. }))
-    }
-
-    /// The innermost task.
-    fn here(&self) -> Option<usize> {
-        self.tasks.last().copied().or(self.lane)
-    }
-
-    fn of_call(&self, call: CallId) -> Option<usize> {
-        self.open.get(&OpenRowKey::Call(call)).copied().or_else(|| self.here())
-    }
-
-    fn begin(&mut self, parent: Option<usize>, what: RowSubject) -> usize {
-        let draft = DraftRow {
-            room: self.room.clone(),
-            seq: self.seq,
-            parent,
-            start: self.at,
-            end: None,
-            below: Millis(0),
-            abandoned: false,
-            what,
-        };
-        self.fold.rows.push(draft);
-        self.fold.rows.len() - 1
-    }
-
-    fn moment(&mut self, parent: Option<usize>, what: RowSubject) {
-        let row = self.begin(parent, what);
-        self.close(row, false);
-    }
-
-    fn open(&mut self, key: OpenRowKey, parent: Option<usize>, what: RowSubject) -> usize {
-        let row = self.begin(parent, what);
-        if let Some(before) = self.open.insert(key, row) {
-            self.close(before, true);
-        }
-        row
-    }
-
-    fn end(&mut self, key: &OpenRowKey, change: impl FnOnce(&mut RowSubject)) {
-        if let Some(row) = self.open.remove(key) {
-            change(&mut self.fold.rows[row].what);
-            self.close(row, false);
-        }
-    }
-
-    fn close(&mut self, row: usize, abandoned: bool) {
-        self.close_at(row, self.at, abandoned);
-    }
-
-    fn close_at(&mut self, row: usize, at: Millis, abandoned: bool) {
-        let row = &mut self.fold.rows[row];
-        if row.end.is_some() {
-            return;
-        }
-        (row.end, row.abandoned) = (Some(at), abandoned);
-        let parent = row.parent;
-        if let Some(parent) = parent {
-            let parent = &mut self.fold.rows[parent];
-            parent.below = parent.below.max(at);
-        }
-    }
-
-    /// The end of a call by its own report. Answers of parallel calls are recorded together, when
-    /// the last of them arrives.
-    fn end_of(&self, row: usize, report: &CallReport) -> Millis {
-        let row = &self.fold.rows[row];
-        // The report of a call that began before an interruption covers its last attempt only.
-        if report.wall_us == 0 || self.resumed > row.start {
-            return self.at;
-        }
-        row.start.plus(report.wall_us / 1_000).max(row.below).min(self.at)
-    }
-
-    /// Ends the row of the call and those of its requests.
-    fn abandon(&mut self, call: CallId) {
-        let is_of = |key: &OpenRowKey| match key {
-            OpenRowKey::Call(of) | OpenRowKey::Model(of, _) | OpenRowKey::SideEffect(of, _) => {
-                *of == call
-            }
-            OpenRowKey::Background(_) => false,
-        };
-        let keys: Vec<OpenRowKey> = self.open.keys().filter(|key| is_of(key)).cloned().collect();
-        for key in keys {
-            if let Some(row) = self.open.remove(&key) {
-                self.close(row, true);
-            }
-        }
-    }
-
-    /// Adds a call's usage to the totals.
-    fn used(&mut self, report: &CallReport) -> Option<SandboxUsage> {
-        let sandbox = SandboxUsage::of(report)?;
-        let totals = &mut self.fold.totals;
-        totals.sandboxes += u64::from(sandbox.is_sandboxed());
-        totals.memory = totals.memory.max(sandbox.memory);
-        totals.cpu_ms = totals.cpu_ms.saturating_add(sandbox.cpu_ms);
-        Some(sandbox)
     }
 }
 

@@ -191,6 +191,15 @@ pub enum RowSubject {
     HistoryCut { task: TaskName, cut: u64, dropped: u64 },
     /// A further message of the same conversation.
     Message { task: TaskName, text: String },
+    /// A message that somebody wrote on a channel of the conversation. Without an outcome, gates
+    /// still check it.
+    Inbound {
+        channel: ChannelId,
+        /// The sender in the channel's words; empty if the channel names none.
+        sender: String,
+        text: String,
+        outcome: Option<InboundOutcome>,
+    },
     /// The resumption of the run after an interruption of its host. The time is an upper bound
     /// unless it is exact.
     Resumed { down_ms: u64, is_exact: bool },
@@ -205,8 +214,12 @@ pub enum RowSubject {
 }
 
 impl TimelineRow {
-    /// Whether this is a turn of the user without a question and an answer.
+    /// Whether this is a message that has a row already, or a turn of the user without a question
+    /// and an answer.
     pub(super) fn says_nothing(&self) -> bool {
+        if let RowSubject::Inbound { outcome: Some(InboundOutcome::Repeated), .. } = &self.what {
+            return true;
+        }
         let RowSubject::User { prompt, answer, .. } = &self.what else { return false };
         self.end_ms.is_some()
             && prompt.trim().is_empty()
@@ -236,6 +249,19 @@ pub enum Effected {
     },
     Failed {
         message: String,
+    },
+}
+
+/// What became of a message from a channel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
+pub enum InboundOutcome {
+    Accepted,
+    /// The sender had the reply to an earlier copy of it, or it was one more of a flood whose
+    /// refusal has a row.
+    Repeated,
+    Refused {
+        reason: String,
     },
 }
 
@@ -273,6 +299,7 @@ impl RowSubject {
             Self::PassedOver { .. } => "passed-over",
             Self::HistoryCut { .. } => "history-cut",
             Self::Message { .. } => "message",
+            Self::Inbound { .. } => "inbound",
             Self::Resumed { .. } => "resumed",
             Self::TakenOver { .. } => "taken-over",
             Self::Replaced { .. } => "replaced",
@@ -293,6 +320,9 @@ impl RowSubject {
             Self::Model { error, .. } => error.is_some(),
             Self::SideEffect { came, .. } => {
                 matches!(came, Some(Effected::Denied { .. } | Effected::Failed { .. }))
+            }
+            Self::Inbound { outcome, .. } => {
+                matches!(outcome, Some(InboundOutcome::Refused { .. }))
             }
             Self::Task { status, .. } => status.is_some_and(|status| !status.is_success()),
             Self::User { .. }

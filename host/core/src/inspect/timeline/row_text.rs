@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{Effected, Given, RowSubject, SandboxUsage, TimelineRow};
+use super::{Effected, Given, InboundOutcome, RowSubject, SandboxUsage, TimelineRow};
 use crate::inspect::amounts::{bytes, computing, downtime, money, thousands, time, took};
 use crate::inspect::telling::{Tone, no_answer, passed_over};
 use crate::types::completion::TokenUsage;
@@ -287,6 +287,22 @@ fn tell_row(what: &RowSubject) -> RowTelling {
         }
         RowSubject::Message { text, .. } => {
             of("you:".to_owned(), format!("“{text}”"), Tone::Name).fact("text", text)
+        }
+        RowSubject::Inbound { channel, sender, text, outcome } => {
+            let (state, tone) = match outcome {
+                None => ("gates check it".to_owned(), Tone::Odd),
+                Some(InboundOutcome::Refused { reason }) => {
+                    (format!("not taken: {reason}"), Tone::Bad)
+                }
+                Some(_) => (String::new(), Tone::Name),
+            };
+            let name = if sender.is_empty() { "message".to_owned() } else { format!("{sender}:") };
+            let line = joined(&[&format!("“{text}”"), &format!("on {channel}"), &state]);
+            of(name, line, tone)
+                .fact("from", sender)
+                .fact("channel", channel)
+                .fact("text", text)
+                .fact("state", state)
         }
         RowSubject::Resumed { down_ms, is_exact } => {
             let text = format!("no host ran for {}", downtime(*down_ms, *is_exact));

@@ -2,14 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use conclave_core::types::ids::{Principal, RoomId};
+use conclave_core::types::ids::RoomId;
 use conclave_core::types::outcome::Status;
 
 use super::delivery::{may_be_sent, post, unconfirmed};
 use super::{EVERY, SteeringError, row_of};
-use crate::storage::store::{
-    ControlCommand, ControlMessage, RunRow, RunState, Store, StoreError, StoreReader,
-};
+use crate::storage::store::{ControlMessage, RunRow, RunState, Store, StoreError, StoreReader};
 
 /// The result of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,22 +61,7 @@ pub fn stop(
 
 /// Ends a run that no process has.
 fn give_up(store: &Store, message: &ControlMessage) -> Result<(), SteeringError> {
-    let run = message.room.run();
-    let given_up = store.give_up(&run, &reason(message));
-    given_up.map_err(|error| may_be_sent(&run, error))
-}
-
-/// The recorded reason. No message is journalled for a run that is ended here, so that it names the
-/// person.
-fn reason(message: &ControlMessage) -> String {
-    let reason = match &message.word {
-        ControlCommand::Stop { reason } => reason.as_str(),
-        _ => "",
-    };
-    match &message.by {
-        Some(Principal(name)) => format!("{reason}, by {name}"),
-        None => reason.to_owned(),
-    }
+    store.give_up_for(message).map_err(|error| may_be_sent(&message.room.run(), error))
 }
 
 /// Opens the store of a run; `None` if a process has the run in progress. A folder opens only if

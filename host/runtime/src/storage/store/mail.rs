@@ -35,6 +35,9 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 pub struct ControlMessage {
     /// The unique id, which the room journals with the message. A repeated id has no effect.
     pub id: ControlId,
+    /// The id by which the message is ordered, if it is another: one that begins with its time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<ControlId>,
     /// The recipient.
     pub room: RoomId,
     /// The person at a server who sends it; `None` for a command of a terminal.
@@ -72,7 +75,20 @@ impl ControlMessage {
     /// Returns a message with a new id.
     #[must_use]
     pub fn new(room: RoomId, word: ControlCommand) -> Self {
-        Self { id: new_id(), room, by: None, word }
+        Self { id: new_id(), order: None, room, by: None, word }
+    }
+
+    /// Returns the message with an id that is always the same for this key, so that it takes effect
+    /// once, however often it is sent. It is ordered by its time all the same.
+    #[must_use]
+    pub fn under_key(self, key: &str) -> Self {
+        let order = self.order.unwrap_or(self.id);
+        Self { id: ControlId::from(format!("key-{key}")), order: Some(order), ..self }
+    }
+
+    /// The id that decides about the order of messages.
+    fn order(&self) -> &ControlId {
+        self.order.as_ref().unwrap_or(&self.id)
     }
 
     /// The message as its room records it.
@@ -157,7 +173,7 @@ impl<'a> Mail<'a> {
         }
     }
 
-    /// Returns the messages, in order of creation.
+    /// Returns the messages in the order in which they were sent.
     ///
     /// # Errors
     /// Fails with an error of the operating system or the store.
@@ -165,7 +181,7 @@ impl<'a> Mail<'a> {
         in_place!(self, pending())
     }
 
-    /// Returns the messages to the rooms of a run, in order of creation.
+    /// Returns the messages to the rooms of a run in the order in which they were sent.
     ///
     /// # Errors
     /// Fails with an error of the operating system or the store.
@@ -173,7 +189,7 @@ impl<'a> Mail<'a> {
         in_place!(self, of_run(run))
     }
 
-    /// Returns the messages that settle calls, in order of creation.
+    /// Returns the messages that settle calls in the order in which they were sent.
     ///
     /// # Errors
     /// Fails with an error of the operating system or the store.

@@ -1,8 +1,10 @@
 //! The changes of runs in overlays, as a database has them. A store in a folder has them in files
 //! beside its tables.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use conclave_core::overlay::apply::ChangeDecision;
@@ -12,6 +14,7 @@ use conclave_core::types::ids::RoomId;
 use super::postgres::{self, Link, PostgresReader};
 use super::sql::{Sql, SqlError, SqlErrorKind, SqlResult, SqlRow};
 use super::{PostgresAddress, StoreError, read};
+use crate::support::digest;
 use crate::support::overlay_files::{OverlayOrigin, content_name, overlay_name};
 
 /// A changed file.
@@ -127,10 +130,61 @@ pub(super) fn content(
     }
 }
 
+/// The contents of files whose paths follow each other. Readers go through the files of an overlay in
+/// this order, and a question for each of thousands of files would take minutes.
+struct ReadAhead {
+    overlay: String,
+    paths: RangeInclusive<String>,
+    /// The contents in the table, without those that are lost or in the shared folder.
+    contents: BTreeMap<String, Vec<u8>>,
+}
+
+impl ReadAhead {
+    /// The maximum number of files.
+    const FILES: u32 = 256;
+    /// The maximum number of bytes, unless the first file has more.
+    const BYTES: u32 = 4 << 20;
+
+    /// Reads the contents from a path on.
+    fn from(tables: &dyn Sql, run: &RoomId, overlay: String, path: &str) -> SqlResult<Self> {
+        // The order is that of `Changes`.
+        let statement = "SELECT ahead.path, ahead.content, blobs.bytes FROM (
+                 SELECT path, content,
+                     CAST(sum(length) OVER (ORDER BY path COLLATE \"C\") AS BIGINT) AS bytes
+                 FROM overlay_files WHERE run = ?1 AND overlay = ?2
+                     AND path COLLATE \"C\" >= ?3 AND content IS NOT NULL
+                 ORDER BY path COLLATE \"C\" LIMIT ?4
+             ) AS ahead LEFT JOIN blobs ON blobs.sha256 = ahead.content
+             WHERE ahead.path = ?3 OR ahead.bytes <= ?5 ORDER BY ahead.path COLLATE \"C\"";
+        let values = [
+            run.as_str().into(),
+            (&overlay).into(),
+            path.into(),
+            Self::FILES.into(),
+            Self::BYTES.into(),
+        ];
+        let (mut last, mut contents) = (path.to_owned(), BTreeMap::new());
+        tables.each(statement, &values, |row| {
+            last = row.get(0)?;
+            let sha256: String = row.get(1)?;
+            // What the table has in its place is not what the run wrote.
+            let bytes = row.optional_bytes(2)?.filter(|bytes| digest::sha256(bytes) == sha256);
+            contents.extend(bytes.map(|bytes| (last.clone(), bytes.to_vec())));
+            Ok(())
+        })?;
+        Ok(Self { overlay, paths: path.to_owned()..=last, contents })
+    }
+
+    fn covers(&self, overlay: &str, path: &str) -> bool {
+        self.overlay == overlay && &**self.paths.start() <= path && path <= &**self.paths.end()
+    }
+}
+
 /// The tables of a database, for a person who reads, applies or drops changes.
 pub(in crate::storage) struct ChangesTables {
     address: PostgresAddress,
     reader: PostgresReader,
+    ahead: Option<ReadAhead>,
 }
 
 impl fmt::Debug for ChangesTables {
@@ -145,7 +199,7 @@ impl ChangesTables {
             StoreError::Unreachable { .. } => io::Error::new(io::ErrorKind::NotConnected, error),
             error => io::Error::other(error),
         })?;
-        Ok(Self { address: address.clone(), reader })
+        Ok(Self { address: address.clone(), reader, ahead: None })
     }
 
     /// The database for display.
@@ -161,18 +215,35 @@ impl ChangesTables {
         self.ask(|tables| origins(tables, run))
     }
 
-    pub(in crate::storage) fn files(&self, run: &RoomId, dir: &Path) -> io::Result<Vec<FileRow>> {
+    /// Returns the changed files. Contents that are read afterwards are not older than these.
+    pub(in crate::storage) fn files(
+        &mut self,
+        run: &RoomId,
+        dir: &Path,
+    ) -> io::Result<Vec<FileRow>> {
+        self.ahead = None;
         self.ask(|tables| files(tables, run, dir))
     }
 
     /// Returns the content of a changed file; `None` if it is lost.
     pub(in crate::storage) fn content(
-        &self,
+        &mut self,
         run: &RoomId,
         dir: &Path,
         path: &str,
     ) -> io::Result<Option<Vec<u8>>> {
-        self.ask(|tables| content(tables, run, dir, &content_name(path)))
+        let overlay = overlay_name(dir);
+        let ahead = self.ahead.take().filter(|ahead| ahead.covers(&overlay, path));
+        let ahead = match ahead {
+            Some(ahead) => ahead,
+            None => self.ask(|tables| ReadAhead::from(tables, run, overlay, path))?,
+        };
+        let bytes = ahead.contents.get(path).cloned();
+        self.ahead = Some(ahead);
+        match bytes {
+            Some(bytes) => Ok(Some(bytes)),
+            None => self.ask(|tables| content(tables, run, dir, &content_name(path))),
+        }
     }
 
     /// Forgets the change of a file.
@@ -222,4 +293,62 @@ impl fmt::Debug for RunLock {
 
 fn failed(error: SqlError) -> io::Error {
     io::Error::new(error.io_kind(), error.text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::store::{Store, StoreAddress, TestDatabase};
+
+    #[test]
+    fn contents_are_read_many_at_once_in_bounded_pieces_and_never_older_than_their_list() {
+        let Some(database) = TestDatabase::new() else { return };
+        let address = database.address.clone();
+        let _store = Store::open(StoreAddress::Postgres(address.clone())).unwrap();
+        let (run, dir) = (RoomId::from("r"), Path::new("/d"));
+        let link = database.link();
+        // The second one is too long for one piece with the first, and the third is lost.
+        let large = ReadAhead::BYTES.to_string();
+        for (path, bytes) in [("a", "1"), ("b", &*large), ("c", "1"), ("d", "1"), ("ä", "1")] {
+            let bytes = path.repeat(bytes.parse().unwrap()).into_bytes();
+            let (sha256, length) = (digest::sha256(&bytes), (bytes.len() as u64).cast_signed());
+            if path != "c" {
+                link.run(
+                    "INSERT INTO blobs (sha256, length, bytes) VALUES (?1, ?2, ?3)",
+                    &[&sha256, &length, &bytes],
+                )
+                .unwrap();
+            }
+            let written = ChangeRecord::Reverted { path: path.to_owned() };
+            let change = serde_json::to_string(&written).unwrap();
+            link.run(
+                "INSERT INTO overlay_files (run, overlay, name, path, change, content, length)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                &[
+                    &run.as_str(),
+                    &overlay_name(dir),
+                    &content_name(path),
+                    &path,
+                    &change,
+                    &sha256,
+                    &length,
+                ],
+            )
+            .unwrap();
+        }
+        let mut tables = ChangesTables::open(&address).unwrap();
+        let length = |tables: &mut ChangesTables, path: &str| {
+            let bytes = tables.content(&run, dir, path).unwrap();
+            (bytes.map(|bytes| bytes.len()), tables.ahead.as_ref().unwrap().paths.clone())
+        };
+        let range = |first: &str, last: &str| first.to_owned()..=last.to_owned();
+        assert_eq!(length(&mut tables, "a"), (Some(1), range("a", "a")));
+        assert_eq!(length(&mut tables, "b"), (Some(4 << 20), range("b", "b")));
+        assert_eq!(length(&mut tables, "c"), (None, range("c", "ä")));
+        link.run("DELETE FROM blobs", &[]).unwrap();
+        assert_eq!(length(&mut tables, "d"), (Some(1), range("c", "ä")), "it was read");
+        assert_eq!(length(&mut tables, "ä").0, Some(2));
+        assert_eq!(tables.files(&run, dir).unwrap().len(), 5);
+        assert_eq!(length(&mut tables, "d").0, None, "it is gone");
+    }
 }

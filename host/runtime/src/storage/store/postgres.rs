@@ -27,7 +27,7 @@ pub(super) use password::password_in;
 pub(super) use reader::{PostgresReader, open_reader};
 #[cfg(test)]
 pub(super) use schema::make_first_format;
-pub(super) use schema::{check_commit, run_safely};
+pub(super) use schema::{call_safely, check_commit};
 pub(super) use session::PATIENCE;
 pub(crate) use session::{Session, SessionError};
 pub(super) use values::{value, without_nul};

@@ -4,7 +4,7 @@ mod checks;
 mod copy;
 mod derived;
 pub(super) mod lists;
-mod run_records;
+pub(super) mod run_records;
 mod totals;
 
 use std::path::{Path, PathBuf};
@@ -46,10 +46,43 @@ pub struct RunFilter {
     pub config: Option<PathBuf>,
     /// The principal on whose behalf the runs act.
     pub principal: Option<Principal>,
-    /// The run behind which the list goes on; none follows one that is not stored.
-    pub after: Option<RoomId>,
+    /// The place behind which the list goes on.
+    pub after: Option<RunListPlace>,
     /// The maximum number of runs, newest first.
     pub most: Option<usize>,
+}
+
+/// The place of a run in the list of runs. A list goes on behind it also when the run was removed
+/// meanwhile; it may then repeat runs that started in the same millisecond.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunListPlace {
+    /// The time of the run's first record.
+    pub started: Millis,
+    /// The run.
+    pub run: RoomId,
+}
+
+impl std::fmt::Display for RunListPlace {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}.{}", self.started.0, self.run)
+    }
+}
+
+/// The text is not one that a place in a list was written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a place in the list of runs is written as `STARTED.RUN`")]
+pub struct NoRunListPlace;
+
+impl std::str::FromStr for RunListPlace {
+    type Err = NoRunListPlace;
+
+    fn from_str(text: &str) -> Result<Self, NoRunListPlace> {
+        let (started, run) = text.split_once('.').ok_or(NoRunListPlace)?;
+        // The engine's numbers have a sign.
+        let started = started.parse::<i64>().ok().and_then(|at| u64::try_from(at).ok());
+        let started = started.filter(|_| !run.is_empty()).ok_or(NoRunListPlace)?;
+        Ok(Self { started: Millis(started), run: RoomId::from(run) })
+    }
 }
 
 /// The rooms that match a name from the command line.
@@ -169,8 +202,8 @@ impl StoreReader {
         records.map_err(|error| error.of(&self.address))
     }
 
-    /// Returns at most `most` records of all rooms of a run, in the order in which they became
-    /// durable, from the first one after a position.
+    /// Returns at most `most` records of all rooms of a run that count, in the order in which they
+    /// became durable, from the first one after a position.
     pub fn run_records(
         &self,
         run: &RoomId,
@@ -181,7 +214,7 @@ impl StoreReader {
         records.map_err(|error| error.of(&self.address))
     }
 
-    /// Returns the position of a run's newest record; `None` if it has none.
+    /// Returns the position behind a run's newest record; `None` if it has none.
     pub fn run_end(&self, run: &RoomId) -> Result<Option<RunPosition>, StoreError> {
         self.of(run_records::run_end(&*self.tables, run))
     }
@@ -298,26 +331,51 @@ impl StoreReader {
         self.of(lists::approvals(self, run))
     }
 
-    /// Returns what one run's rooms, or all rooms, ask people: approvals, limit increases and
-    /// questions of tasks to their user. The oldest come first, each with a decision that is on its
-    /// way; rows that cannot be read are beside them.
+    /// Returns the pending work of one run's rooms, or of all rooms, that waits for a person, oldest
+    /// first, and the rows that cannot be read. No records are read for it.
+    pub fn waits_for_people(
+        &self,
+        run: Option<&RoomId>,
+    ) -> Result<WithDamaged<WaitRow>, StoreError> {
+        let (mut waits, damaged) = self.of(lists::readable_waits(self, run))?;
+        waits.retain(WaitRow::asks_person);
+        Ok((waits, damaged))
+    }
+
+    /// Returns each of these rows with its question: an approval, a limit increase or a question of a
+    /// task to its user, as the records of its room lead to it, with a decision that is on its way.
+    /// The rooms whose records cannot be folded are beside them.
     ///
     /// A conversation that waits for its next message asks a question, too.
-    pub fn questions(&self, run: Option<&RoomId>) -> Result<WithDamaged<QuestionRow>, StoreError> {
-        let (mut rows, damaged) = self.of(lists::questions(self, run, WaitRow::asks_person))?;
-        if !rows.is_empty() {
-            // Unreadable mail is reported by the process that takes it out.
-            let decisions = self.mail().decisions().unwrap_or_default();
-            for question in rows.iter_mut().filter_map(|row| row.question.as_mut()) {
-                let is_about = |mail: &&ControlMessage| {
-                    mail.room == question.room && mail.word.settles() == Some(question.call)
-                };
-                if let Some(mail) = decisions.iter().find(is_about) {
-                    question.mark_on_its_way(mail.clone().into_command());
-                }
+    #[must_use]
+    pub fn with_questions(&self, waits: Vec<WaitRow>) -> WithDamaged<QuestionRow> {
+        let (mut rows, damaged) = self.with_recorded_questions(waits);
+        self.mark_on_their_way(&mut rows);
+        (rows, damaged)
+    }
+
+    /// Does the same, without the decisions that are on their way. Such a question stays as it is
+    /// for as long as the row of its wait is there.
+    #[must_use]
+    pub fn with_recorded_questions(&self, waits: Vec<WaitRow>) -> WithDamaged<QuestionRow> {
+        lists::with_questions(self, waits)
+    }
+
+    /// Marks the questions about which a decision is on its way.
+    pub fn mark_on_their_way(&self, rows: &mut [QuestionRow]) {
+        if rows.is_empty() {
+            return;
+        }
+        // Unreadable mail is reported by the process that takes it out.
+        let decisions = self.mail().decisions().unwrap_or_default();
+        for question in rows.iter_mut().filter_map(|row| row.question.as_mut()) {
+            let is_about = |mail: &&ControlMessage| {
+                mail.room == question.room && mail.word.settles() == Some(question.call)
+            };
+            if let Some(mail) = decisions.iter().find(is_about) {
+                question.mark_on_its_way(mail.clone().into_command());
             }
         }
-        Ok((rows, damaged))
     }
 
     /// Returns at most `most` lines of an audit chain, from `first` on.

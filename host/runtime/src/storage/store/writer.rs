@@ -94,12 +94,30 @@ pub struct StoreCheck {
     /// `head`: a text if there is one chain, null if there is none, and a list if there are several.
     #[serde(rename = "head", serialize_with = "one_or_several")]
     pub heads: Vec<String>,
+    /// Each audit chain that has lines, in order.
+    #[serde(skip)]
+    pub chains: Vec<ChainCheck>,
     /// The runs that are noted as removed by retention, oldest first. Their records are not missed, so
     /// a run that nobody removed is one that somebody took out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub removed_runs: Vec<RemovedRun>,
     /// The descriptions of the problems; empty if the store is intact.
     pub problems: Vec<String>,
+}
+
+/// The check of an audit chain.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ChainCheck {
+    /// The number of the chain, from 1.
+    pub chain: u64,
+    /// The number of its newest line.
+    pub lines: u64,
+    /// The hash of its newest line.
+    pub head: String,
+    /// The number of the first line that is missing, was changed, or has another record; `None` if
+    /// the chain is intact.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broken_at: Option<u64>,
 }
 
 /// A run that retention removed.

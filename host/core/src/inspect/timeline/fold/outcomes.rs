@@ -14,7 +14,7 @@ impl Now<'_> {
     pub(super) fn model(&mut self, notice: Notice) {
         match notice {
             Notice::ModelCalled { call, ordinal, task, plugin, model, .. } => {
-                self.fold.totals.model_calls += 1;
+                self.drafts.totals.model_calls += 1;
                 let parent = self.of_call(call);
                 let what = RowSubject::Model {
                     task,
@@ -36,7 +36,7 @@ impl Now<'_> {
                 fallback,
                 ..
             } => {
-                let totals = &mut self.fold.totals;
+                let totals = &mut self.drafts.totals;
                 totals.input_tokens = totals.input_tokens.saturating_add(used.input_tokens);
                 totals.cached_input_tokens =
                     totals.cached_input_tokens.saturating_add(used.cached_input_tokens);
@@ -64,7 +64,7 @@ impl Now<'_> {
     pub(super) fn tool(&mut self, notice: Notice) {
         match notice {
             Notice::ToolCalled { call, task, caller, name, arguments, within, .. } => {
-                self.fold.totals.tool_calls += 1;
+                self.drafts.totals.tool_calls += 1;
                 let what = RowSubject::Tool {
                     task,
                     caller: Some(caller),
@@ -82,7 +82,7 @@ impl Now<'_> {
             Notice::ToolAnswered {
                 call: None, task, name, arguments, content, is_error, ..
             } => {
-                self.fold.totals.tool_calls += 1;
+                self.drafts.totals.tool_calls += 1;
                 let arguments = arguments.as_deref().map(json).unwrap_or_default();
                 let answer = short(&content);
                 let what = RowSubject::Tool {
@@ -105,9 +105,9 @@ impl Now<'_> {
                 report,
                 ..
             } => {
-                self.fold.totals.faults += u64::from(broke.is_some());
+                self.drafts.totals.faults += u64::from(broke.is_some());
                 let used = self.used(&report);
-                if let Some(row) = self.open.get(&OpenRowKey::Call(call)).copied() {
+                if let Some(row) = self.of.open.get(&OpenRowKey::Call(call)).copied() {
                     self.close_at(row, self.end_of(row, &report), false);
                 }
                 self.end(&OpenRowKey::Call(call), |what| {
@@ -124,7 +124,7 @@ impl Now<'_> {
     pub(super) fn side_effect(&mut self, notice: Notice) {
         match notice {
             Notice::SideEffectStarted { call, ordinal, plugin, side_effect, overlay } => {
-                self.fold.totals.side_effects += 1;
+                self.drafts.totals.side_effects += 1;
                 let (verb, bytes) = verb_of(&side_effect, overlay);
                 let what = RowSubject::SideEffect {
                     plugin,
@@ -152,7 +152,7 @@ impl Now<'_> {
         match notice {
             Notice::ApprovalAsked { call, .. } if self.is_asked(call) => {}
             Notice::ApprovalAsked { call, request } => {
-                self.fold.totals.approvals += 1;
+                self.drafts.totals.approvals += 1;
                 let what = RowSubject::Approval {
                     task: request.task,
                     caller: request.caller,
@@ -184,7 +184,7 @@ impl Now<'_> {
     pub(super) fn background(&mut self, notice: Notice) {
         match notice {
             Notice::BackgroundStarted { id, task, room, .. } => {
-                self.fold.totals.background += 1;
+                self.drafts.totals.background += 1;
                 let what = RowSubject::Background {
                     id: id.clone(),
                     task,
@@ -193,7 +193,7 @@ impl Now<'_> {
                     came: String::new(),
                 };
                 let row = self.open(OpenRowKey::Background(id), self.here(), what);
-                self.fold.lanes.insert(room, row);
+                self.drafts.lanes.insert(room, row);
             }
             Notice::BackgroundEnded { ended } => {
                 let word = ended.status.as_str().to_owned();
@@ -216,9 +216,9 @@ impl Now<'_> {
         answer: Result<String, &Fault>,
         report: &CallReport,
     ) {
-        let is_open = self.open.contains_key(&OpenRowKey::Call(call));
+        let is_open = self.of.open.contains_key(&OpenRowKey::Call(call));
         let used = if is_open { self.used(report) } else { None };
-        self.fold.totals.faults += u64::from(is_open && answer.is_err());
+        self.drafts.totals.faults += u64::from(is_open && answer.is_err());
         self.end(&OpenRowKey::Call(call), |row| {
             let (RowSubject::Step { says: words, fault, sandbox, .. }
             | RowSubject::Strategy { decided: words, fault, sandbox, .. }
@@ -240,10 +240,11 @@ impl Now<'_> {
         ended: crate::types::outcome::Status,
         why: &str,
     ) {
-        let is_it = |row: &usize| matches!(&self.fold.rows[*row].what, RowSubject::Task { task: of, .. } if of == task);
-        let Some(place) = self.tasks.iter().rposition(is_it) else { return };
-        for row in self.tasks.split_off(place) {
-            if let RowSubject::Task { task: of, status, reason, .. } = &mut self.fold.rows[row].what
+        let is_it = |row: &usize| matches!(&self.drafts.rows[*row].what, RowSubject::Task { task: of, .. } if of == task);
+        let Some(place) = self.of.tasks.iter().rposition(is_it) else { return };
+        for row in self.of.tasks.split_off(place) {
+            if let RowSubject::Task { task: of, status, reason, .. } =
+                &mut self.drafts.rows[row].what
                 && of == task
             {
                 (*status, *reason) = (Some(ended), short(why));

@@ -79,12 +79,12 @@ pub(super) fn send_decision(
     send(store, message).map(|()| DecisionSent::Sent)
 }
 
-/// Returns the messages of this store that are not deleted yet, in order of creation.
+/// Returns the messages of this store that are not deleted yet, in the order in which they were sent.
 ///
 /// # Errors
 /// Fails with an error of the operating system.
 pub(super) fn pending(store: &Path) -> Result<Vec<ControlMessage>, StoreError> {
-    Ok(files(store)?.iter().filter_map(|path| read(path).ok()).collect())
+    Ok(files(store)?.into_iter().filter_map(|(_, message)| message.ok()).collect())
 }
 
 /// Returns the messages to the rooms of a run. A file does not have its room in its name, so all
@@ -161,10 +161,10 @@ pub(crate) fn receive(
     is_received: &dyn Fn(&ControlMessage) -> bool,
 ) -> Result<Vec<ReceivedMail>, StoreError> {
     let mut received = Vec::new();
-    for path in files(store)? {
-        match read(&path) {
+    for (path, message) in files(store)? {
+        match message {
             Ok(mail) if !is_meant(&mail) => {
-                if (is_old(&path) && is_over(&mail.room)) || (is_taken(&path) && is_received(&mail))
+                if (is_old(&mail) && is_over(&mail.room)) || (is_taken(&path) && is_received(&mail))
                 {
                     // If this fails, the next poll tries again.
                     let _ = fs::remove_file(&path);
@@ -252,25 +252,34 @@ fn put(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     durable_file::replace(&folder.join(format!("{name}.{WHOLE}")), bytes, &FileAccess::Private)
 }
 
-/// Returns the files of complete messages, oldest first.
-fn files(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
+/// Returns the files of complete messages, each with its message: the oldest first, and those that
+/// cannot be read last.
+fn files(store: &Path) -> Result<Vec<(PathBuf, io::Result<ControlMessage>)>, StoreError> {
     let entries = match fs::read_dir(store.join(FOLDER)) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(failed(store, &error)),
     };
     let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
-    let mut files: Vec<PathBuf> = paths
+    let mut files: Vec<_> = paths
         .filter(|path| path.extension().is_some_and(|ending| ending == WHOLE || ending == TAKEN))
+        .map(|path| {
+            let message = read(&path);
+            (path, message)
+        })
         .collect();
-    files.sort();
+    let order = |(_, message): &(PathBuf, io::Result<ControlMessage>)| match message {
+        Ok(message) => (false, Some(message.order().clone())),
+        Err(_) => (true, None),
+    };
+    files.sort_by_cached_key(order);
     Ok(files)
 }
 
-/// Whether the time in the file's name is more than a day ago.
-fn is_old(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let sent_at = name.split('-').next().and_then(|part| part.parse::<u64>().ok());
+/// Whether the message was sent more than a day ago.
+fn is_old(message: &ControlMessage) -> bool {
+    let sent_at = message.order().as_str().split('-').next();
+    let sent_at = sent_at.and_then(|part| part.parse::<u64>().ok());
     sent_at.is_some_and(|sent_at| SystemClock.now().0.saturating_sub(sent_at) > DAY_MS)
 }
 
@@ -303,6 +312,7 @@ fn put_aside(folder: &Path, path: &Path) {
 mod tests {
     use conclave_core::protocol::control::ControlCommand;
     use conclave_core::types::approval::Approval;
+    use conclave_core::types::ids::ControlId;
 
     use super::*;
 
@@ -424,20 +434,28 @@ mod tests {
     #[test]
     fn old_messages_that_no_run_will_receive_are_deleted() {
         let (temp, _) = sent(&["over", "interrupted", "over"]);
+        send(temp.path(), &stop("over").under_key("1")).unwrap();
         let look = || {
             receive(temp.path(), &|_| false, &|room| room.as_str() == "over", &|_| false)
                 .unwrap()
                 .len()
         };
         assert_eq!(look(), 0);
-        let paths = files(temp.path()).unwrap();
-        assert_eq!(paths.len(), 3, "what is new may be meant for what is about to begin");
-        for (path, ending) in paths.iter().zip([WHOLE, WHOLE, TAKEN]) {
-            let name = path.file_stem().unwrap().to_str().unwrap();
-            let (sent_at, rest) = name.split_once('-').unwrap();
+        let all = files(temp.path()).unwrap();
+        assert_eq!(all.len(), 4, "what is new may be meant for what is about to begin");
+        for ((path, message), ending) in all.into_iter().zip([WHOLE, WHOLE, TAKEN, WHOLE]) {
+            let mut message = message.unwrap();
+            let (sent_at, rest) = message.order().as_str().split_once('-').unwrap();
             let sent_at = sent_at.parse::<u64>().unwrap() - DAY_MS - 1;
-            fs::rename(path, path.with_file_name(format!("{sent_at:020}-{rest}.{ending}")))
-                .unwrap();
+            let earlier = ControlId::from(format!("{sent_at:020}-{rest}"));
+            match &mut message.order {
+                Some(order) => *order = earlier,
+                None => message.id = earlier,
+            }
+            fs::remove_file(&path).unwrap();
+            let [waiting, received] = paths(temp.path(), &message);
+            let path = if ending == TAKEN { received } else { waiting };
+            fs::write(path, serde_json::to_vec(&message).unwrap()).unwrap();
         }
         assert_eq!(look(), 0);
         let waiting: Vec<String> =

@@ -101,13 +101,13 @@ pub(super) fn decision(
     Ok(messages(tables, "room = ?1 AND settles = ?2", &values)?.pop())
 }
 
-/// Returns the readable messages that meet a condition, in order of creation.
+/// Returns the readable messages that meet a condition, in the order in which they arrived.
 fn messages(
     tables: &dyn Sql,
     condition: &str,
     values: &[Value<'_>],
 ) -> SqlResult<Vec<ControlMessage>> {
-    let query = format!("SELECT body FROM inbox WHERE state <> 2 AND {condition} ORDER BY id");
+    let query = format!("SELECT body FROM inbox WHERE state <> 2 AND {condition} ORDER BY number");
     let bodies = tables.rows(&query, values, |row| row.get::<String>(0))?;
     Ok(bodies.iter().filter_map(|body| parse(body).ok()).collect())
 }
@@ -135,12 +135,10 @@ fn is_pause(message: &ControlMessage) -> bool {
     matches!(message.word, ControlCommand::Pause { .. }) && message.room == message.room.run()
 }
 
-/// Deletes the messages more than a day old whose rooms have ended or are not stored. An id begins
-/// with the time of its message.
+/// Deletes the messages more than a day old whose rooms have ended or are not stored.
 pub(in crate::storage::store) fn delete_undeliverable(tables: &dyn Sql) -> SqlResult<u64> {
     tables.execute(
-        "DELETE FROM inbox WHERE id < lpad(CAST(
-             CAST(extract(epoch FROM now()) * 1000 AS BIGINT) - ?1 AS TEXT), 20, '0')
+        "DELETE FROM inbox WHERE sent < now() - CAST(?1 AS BIGINT) * INTERVAL '1 millisecond'
          AND NOT EXISTS (SELECT 1 FROM rooms WHERE rooms.room = inbox.room AND ended IS NULL)",
         &[DAY_MS.into()],
     )
@@ -174,13 +172,13 @@ pub(in crate::storage::store) fn to_runs_of(
     host: &str,
 ) -> SqlResult<Vec<ControlMessage>> {
     let rows = tables.rows(
-        "SELECT inbox.id, inbox.body FROM inbox
+        "SELECT inbox.number, inbox.id, inbox.body FROM inbox
          JOIN rooms AS root ON root.room = split_part(inbox.room, '/', 1)
          WHERE root.host = ?1 AND inbox.state <> 2
-         UNION SELECT inbox.id, inbox.body FROM inbox JOIN rooms ON rooms.room = inbox.room
+         UNION SELECT inbox.number, inbox.id, inbox.body FROM inbox JOIN rooms ON rooms.room = inbox.room
          WHERE inbox.state = ?2 AND rooms.ended IS NOT NULL ORDER BY 1",
         &[host.into(), TAKEN.into()],
-        |row| Ok((row.get::<String>(0)?, row.get::<String>(1)?)),
+        |row| Ok((row.get::<String>(1)?, row.get::<String>(2)?)),
     )?;
     let mut messages = Vec::with_capacity(rows.len());
     for (id, body) in rows {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use conclave_core::permissions::grants::KvGrant;
 
-use super::{Link, Session, SqlResult, check_commit, run_safely};
+use super::{Link, Session, SqlResult, call_safely, check_commit};
 use crate::imports::kv::{KvError, KvOwner, KvStore};
 use crate::storage::store::PostgresAddress;
 
@@ -79,7 +79,7 @@ impl KvStore for PostgresKv {
         let KvOwner { home, plugin, manifest } = owner;
         let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
             [home, plugin, manifest, &key.as_bytes()];
-        self.ask(|link| run_safely(link, "SELECT kv_delete(?1, ?2, ?3, ?4)", &parameters))
+        self.ask(|link| call_safely(link, "kv_delete(?1, ?2, ?3, ?4)", &parameters))
     }
 
     fn keys(

@@ -10,7 +10,7 @@ use conclave_core::overlay::changes::ChangeRecord;
 use super::derived;
 use crate::storage::store::chain::{ChainHead, hex};
 use crate::storage::store::sql::{EngineKind, Sql, SqlErrorKind, SqlResult};
-use crate::storage::store::writer::{RemovedRun, StoreCheck};
+use crate::storage::store::writer::{ChainCheck, RemovedRun, StoreCheck};
 use crate::storage::store::{read, schema, snapshot};
 #[cfg(feature = "postgres")]
 use crate::support::overlay_files::content_name;
@@ -147,7 +147,7 @@ fn lines(
 ) -> SqlResult<()> {
     let mut noted_heads: Vec<String> =
         noted_heads.iter().map(|hash| hash.trim().to_lowercase()).collect();
-    let (mut chain, mut head) = (1, ChainHead::default());
+    let (mut chain, mut head, mut broken_at) = (1, ChainHead::default(), None);
     let engine = tables.engine();
     let (columns, chain_column) = (read::columns(engine), engine.chain("audit"));
     let record_of_line = engine.record_of_line();
@@ -164,7 +164,7 @@ fn lines(
         let hash: Vec<u8> = row.get(5)?;
         let of_chain: u64 = row.get(9)?;
         if of_chain != chain {
-            checked.heads.extend((head.number > 0).then(|| hex(&head.hash)));
+            checked.add_chain(chain, head, broken_at.take());
             (chain, head) = (of_chain, ChainHead::default());
         }
         // A store with one writing process has one chain, which needs no number.
@@ -175,11 +175,13 @@ fn lines(
         // The hash of a line after a gap cannot be verified, so only the gap is reported.
         if number != head.number + 1 {
             let (first, last) = (head.number + 1, number.saturating_sub(1));
+            broken_at.get_or_insert(first);
             problems.add(|| format!("lines {first} to {last} of {the_chain} are missing"));
         } else {
             let next =
                 <[u8; 32]>::try_from(&record[..]).map(|record| head.next(&room, seq, at, &record));
             if next.map_or(true, |next| next.hash[..] != hash[..]) {
+                broken_at.get_or_insert(number);
                 problems
                     .add(|| format!("line {number} of {the_chain} was changed, or one before it"));
             }
@@ -190,6 +192,7 @@ fn lines(
         if !row.get::<bool>(6)? {
             // Retention removes records but keeps their lines.
             if !removed.is(&room, chain, number)? {
+                broken_at.get_or_insert(number);
                 problems.add(|| {
                     format!("record {seq} of room {room} (line {number} of {the_chain}) was taken out")
                 });
@@ -202,6 +205,7 @@ fn lines(
             && event.at == at
             && row.get::<String>(8)? == event.kind();
         if !is_same || event.hash(&room)[..] != record[..] || stored != record {
+            broken_at.get_or_insert(number);
             problems.add(|| {
                 format!("record {seq} of room {room} (line {number} of {the_chain}) is not what was written")
             });
@@ -209,11 +213,22 @@ fn lines(
         checked.records += 1;
         Ok(())
     })?;
-    checked.heads.extend((head.number > 0).then(|| hex(&head.hash)));
+    checked.add_chain(chain, head, broken_at);
     for hash in noted_heads {
         problems.add(|| format!("the hash {hash} is not in the audit chain: what was written up to it was changed or taken out"));
     }
     Ok(())
+}
+
+impl StoreCheck {
+    /// Adds a chain that has lines.
+    fn add_chain(&mut self, chain: u64, head: ChainHead, broken_at: Option<u64>) {
+        if head.number > 0 {
+            let (lines, head) = (head.number, hex(&head.hash));
+            self.heads.push(head.clone());
+            self.chains.push(ChainCheck { chain, lines, head, broken_at });
+        }
+    }
 }
 
 /// The runs that retention removed, each queried once for each chain.
@@ -247,6 +262,16 @@ fn removed_runs(tables: &dyn Sql) -> SqlResult<Vec<RemovedRun>> {
 /// Reports rows without an owner.
 fn loose(tables: &dyn Sql, problems: &mut ProblemList) -> SqlResult<()> {
     let record_of_line = tables.engine().record_of_line();
+    let misplaced = match tables.engine() {
+        // The place is the number in the audit chain.
+        EngineKind::Sqlite => "",
+        #[cfg(feature = "postgres")]
+        EngineKind::Postgres => {
+            "UNION ALL SELECT 'record ' || seq || ' of room ' || room || ' has the place of an earlier one in its run' FROM
+             (SELECT room, seq, place, lag(place) OVER (PARTITION BY room ORDER BY seq) AS last FROM events) AS placed
+             WHERE place <= last"
+        }
+    };
     let all = format!(
         "SELECT 'record ' || seq || ' of room ' || room || ' is not in the audit chain' FROM events
          WHERE NOT EXISTS (SELECT 1 FROM audit WHERE {record_of_line})
@@ -255,7 +280,8 @@ fn loose(tables: &dyn Sql, problems: &mut ProblemList) -> SqlResult<()> {
          UNION ALL SELECT 'room ' || room || ' is not in the list, and something is noted as what it waits for' FROM
          (SELECT room FROM waits UNION SELECT room FROM timers) AS waiting WHERE NOT EXISTS (SELECT 1 FROM rooms WHERE rooms.room = waiting.room)
          UNION ALL SELECT 'room ' || room || ' belongs to a run that is not in the list' FROM rooms
-         WHERE NOT EXISTS (SELECT 1 FROM rooms AS root WHERE root.room = rooms.run AND root.parent IS NULL)"
+         WHERE NOT EXISTS (SELECT 1 FROM rooms AS root WHERE root.room = rooms.run AND root.parent IS NULL)
+         {misplaced}"
     );
     tables.each(&all, &[], |row| {
         let what = row.get(0)?;

@@ -9,7 +9,7 @@ use conclave_core::types::ids::{ControlId, Millis, RoomId, TimerId};
 use conclave_core::types::outcome::Status;
 use conclave_core::types::usage::Spent;
 
-use super::{AuditRow, RunFilter, RunMatch, StoreReader, WithDamaged};
+use super::{AuditRow, RunFilter, RunListPlace, RunMatch, StoreReader, WithDamaged};
 use crate::storage::store::rows::{DamagedRow, QuestionRow, RoomRow, RunRow, RunState, WaitRow};
 use crate::storage::store::sql::{
     EngineKind, Sql, SqlError, SqlErrorKind, SqlResult, SqlRow, Value,
@@ -81,7 +81,9 @@ pub(super) fn runs(reader: &StoreReader, filter: &RunFilter) -> SqlResult<WithDa
         let (mut rows, mut last) = (0, None);
         reader.tables.query(&query, &values, &mut |row| {
             rows += 1;
-            last = Some(RoomId::from(row.get::<String>(0)?));
+            let run_id = RoomId::from(row.get::<String>(0)?);
+            let started = Millis(row.get::<Option<u64>>(1)?.unwrap_or_default());
+            last = Some(RunListPlace { started, run: run_id });
             match run(reader, row, live) {
                 Ok(run) if filter.takes(&run) => all.push(run),
                 Ok(_) => {}
@@ -125,7 +127,7 @@ impl RunFilter {
     fn query(
         &self,
         engine: EngineKind,
-        after: Option<&RoomId>,
+        after: Option<&RunListPlace>,
         page: Option<u64>,
     ) -> (String, Vec<FilterValue>) {
         let since = self.since.map_or(i64::MIN, |at| i64::try_from(at.0).unwrap_or(i64::MAX));
@@ -143,10 +145,11 @@ impl RunFilter {
             add("AND principal = ? ", FilterValue::Text(principal.0.to_string()));
         }
         if let Some(after) = after {
-            let first = format!(
-                "AND (started, {order}) < (SELECT started, {order} FROM rooms WHERE room = ?) "
-            );
-            add(&first, FilterValue::Text(after.as_str().to_owned()));
+            let started = i64::try_from(after.started.0).unwrap_or(i64::MAX);
+            add(&format!("AND (started, {order}) < (?, "), FilterValue::Number(started));
+            let last = i64::MAX;
+            let of_run = format!("COALESCE((SELECT {order} FROM rooms WHERE room = ?), {last})) ");
+            add(&of_run, FilterValue::Text(after.run.as_str().to_owned()));
         }
         let status = self.status.as_deref().map(plain);
         if let Some("running" | "interrupted" | "queued" | "asleep") = status.as_deref() {
@@ -369,25 +372,29 @@ fn wait(row: &SqlRow<'_>, live: Option<i64>) -> SqlResult<WaitRow> {
     })
 }
 
-/// Returns the waits for people that `is_asked` selects, each with the question that the records of
-/// its room lead to, and the rows that cannot be read.
-pub(super) fn questions(
+/// Returns each wait with the question that the records of its room lead to, and the rooms whose
+/// records cannot be folded.
+pub(super) fn with_questions(
     reader: &StoreReader,
-    run: Option<&RoomId>,
-    is_asked: fn(&WaitRow) -> bool,
-) -> SqlResult<WithDamaged<QuestionRow>> {
-    let (waits, damaged) = readable_waits(reader, run)?;
+    waits: Vec<WaitRow>,
+) -> WithDamaged<QuestionRow> {
     let mut folds: BTreeMap<RoomId, Option<QuestionFold>> = BTreeMap::new();
+    let mut damaged = Vec::new();
     let with_question = |wait: WaitRow| {
-        if !folds.contains_key(&wait.room) {
-            folds.insert(wait.room.clone(), read::fold(&*reader.tables, wait.room.as_str()).ok());
-        }
-        let fold = folds.get(&wait.room).and_then(Option::as_ref);
-        let question = wait.wait.key.call().zip(fold).and_then(|(call, fold)| fold.of_call(call));
+        let fold = folds.entry(wait.room.clone()).or_insert_with(|| {
+            let fold = read::fold(&*reader.tables, wait.room.as_str());
+            fold.inspect_err(|error| {
+                damaged.push(DamagedRow { room: wait.room.clone(), what: error.to_string() });
+            })
+            .ok()
+        });
+        let call = wait.wait.key.call();
+        let question = call.zip(fold.as_ref()).and_then(|(call, fold)| fold.of_call(call));
         let question = question.filter(|question| question.is_open()).cloned();
         QuestionRow { wait, question }
     };
-    Ok((waits.into_iter().filter(is_asked).map(with_question).collect(), damaged))
+    let rows = waits.into_iter().map(with_question).collect();
+    (rows, damaged)
 }
 
 /// Returns the waits for an approver, each with its request, and the rows that cannot be read.
@@ -395,7 +402,9 @@ pub(super) fn approvals(
     reader: &StoreReader,
     run: Option<&RoomId>,
 ) -> SqlResult<WithDamaged<WaitRow>> {
-    let (rows, damaged) = questions(reader, run, |row| row.wait.asks_approval())?;
+    let (mut waits, damaged) = readable_waits(reader, run)?;
+    waits.retain(|row| row.wait.asks_approval());
+    let (rows, _) = with_questions(reader, waits);
     let with_request = |QuestionRow { mut wait, question }: QuestionRow| {
         wait.wait.request = question.and_then(Question::into_request);
         wait
@@ -455,7 +464,7 @@ mod tests {
         for (filter, index) in [(None, "runs_by_start"), (Some("Interrupted"), "open_runs")] {
             let status = filter.map(str::to_owned);
             let filter = RunFilter { status, ..RunFilter::default() };
-            let after = RoomId::from("a");
+            let after = "17.a".parse().unwrap();
             let plan = plan(&filter.query(EngineKind::Sqlite, Some(&after), Some(50)).0);
             let says = |words: &str| plan.iter().any(|step| step.contains(words));
             assert!(says(index) && !says("TEMP B-TREE"), "{plan:?}");

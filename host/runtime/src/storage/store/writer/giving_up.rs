@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use conclave_core::journal::pending_work::WaitChange;
+use conclave_core::protocol::control::ControlCommand;
 use conclave_core::protocol::event::{Event, Principal, RULES, Record};
 use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::types::outcome::{Outcome, Status};
@@ -13,7 +14,7 @@ use super::StoreWriter;
 use super::journal::StoreJournals;
 use super::queue::{Cause, WriterTask};
 use crate::storage::journal::{Journal, JournalBatch, JournalFailure, Keeping};
-use crate::storage::store::{Durability, RunOrigin, StoreError};
+use crate::storage::store::{ControlMessage, Durability, RunOrigin, StoreError};
 use crate::support::clock::{Clock, SystemClock};
 
 /// A room of a run that will not be resumed.
@@ -28,15 +29,37 @@ struct OpenRoom {
     changed: Millis,
 }
 
+/// The stop of a run, as its rooms record it.
+struct RunStop<'a> {
+    message: &'a ControlMessage,
+    reason: &'a str,
+}
+
+impl RunStop<'_> {
+    /// The event of a room. The root room records the message, and so who stopped the run; the others
+    /// stop with it. `has_received` is whether the room has recorded the message before.
+    fn event(&self, room: &RoomId, has_received: bool) -> Event {
+        if *room == room.run() && !has_received {
+            return self.message.clone().into_command().into_event();
+        }
+        Event::Cancelled { reason: self.reason.to_owned() }
+    }
+}
+
 impl StoreWriter {
+    /// Ends the run of a message with the command `Stop`.
     pub(in crate::storage::store) fn give_up(
         self: &Arc<Self>,
-        room: &RoomId,
-        reason: &str,
+        message: &ControlMessage,
     ) -> Result<(), StoreError> {
+        let reason = match &message.word {
+            ControlCommand::Stop { reason } => reason.as_str(),
+            _ => "",
+        };
+        let stop = RunStop { message, reason };
         self.ask(WriterTask::Barrier).map_err(|cause| self.failed(&cause))?;
-        let run = room.as_str().split('/').next().unwrap_or_default().to_owned();
-        let of_run = run.clone();
+        let run = message.room.run();
+        let of_run = run.to_string();
         let rooms = self.read_now(move |tables| {
             let rooms = "SELECT room, principal, spent,
                  EXISTS (SELECT 1 FROM events WHERE events.room = rooms.room AND rules <> ?2), ended IS NOT NULL,
@@ -60,8 +83,8 @@ impl StoreWriter {
             });
         }
         for open in rooms.iter().filter(|open| !open.has_ended) {
-            if open.has_other_rules || !self.end(&open.room, &open.principal, reason)? {
-                self.end_unread(open, reason)?;
+            if open.has_other_rules || !self.end(&open.room, &open.principal, &stop)? {
+                self.end_unread(open, &stop)?;
             }
         }
         Ok(())
@@ -69,7 +92,7 @@ impl StoreWriter {
 
     /// Ends a room whose records this host cannot fold, because of other rules or damage: only the
     /// stop is recorded, so that the run counts as ended and can be removed.
-    fn end_unread(self: &Arc<Self>, open: &OpenRoom, reason: &str) -> Result<(), StoreError> {
+    fn end_unread(self: &Arc<Self>, open: &OpenRoom, stop: &RunStop<'_>) -> Result<(), StoreError> {
         let other = |what: String| StoreError::Other { store: self.address.clone(), what };
         let journals = StoreJournals::new(self, Durability::Group, RunOrigin::default());
         let now = SystemClock.now().max(open.changed);
@@ -81,12 +104,12 @@ impl StoreWriter {
             principal: open.principal.clone(),
             rules: RULES,
             epoch: journal.epoch(),
-            event: Event::Cancelled { reason: reason.to_owned() },
+            event: stop.event(&open.room, false),
         };
         let entry = JournalBatch {
             records: &[Arc::new(record)],
             waits: &[WaitChange::Finished],
-            outcome: Some(&Arc::new(Outcome::new(Status::Kill, reason))),
+            outcome: Some(&Arc::new(Outcome::new(Status::Kill, stop.reason))),
             spent: open.spent,
         };
         self.append_durable(&mut *journal, &entry)
@@ -118,7 +141,7 @@ impl StoreWriter {
         self: &Arc<Self>,
         room: &RoomId,
         principal: &Principal,
-        reason: &str,
+        stop: &RunStop<'_>,
     ) -> Result<bool, StoreError> {
         let other = |what: String| StoreError::Other { store: self.address.clone(), what };
         // The origin noted with the run stays, so the default here is never written.
@@ -135,9 +158,10 @@ impl StoreWriter {
         let now = SystemClock.now().max(unfinished.room.now()).max(last_at);
         let down = unfinished.downtime(now);
         let (mut folded, mut records, mut waits) = (unfinished.room, Vec::new(), Vec::new());
+        let has_received = folded.has_received(&stop.message.id);
         let events = [
             Event::Resumed { down_ms: down.ms, is_exact: down.is_exact, setup: None },
-            Event::Cancelled { reason: reason.to_owned() },
+            stop.event(room, has_received),
         ];
         for (event, seq) in events.into_iter().zip(unfinished.next..) {
             waits.extend(WaitChange::of_event(&event));
@@ -158,7 +182,7 @@ impl StoreWriter {
         }
         let spent: Spent = folded.spent();
         // A room that was never opened has no outcome of its own.
-        let stopped = Arc::new(Outcome::new(Status::Kill, reason));
+        let stopped = Arc::new(Outcome::new(Status::Kill, stop.reason));
         let entry = JournalBatch {
             records: &records,
             waits: &waits,

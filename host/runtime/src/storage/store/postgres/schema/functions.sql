@@ -67,6 +67,7 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'chain % does not go on behind line %', of_chain, last_number USING ERRCODE = 'CV002';
     END IF;
+    -- `place` grows from commit to commit of a run, because the rows of its rooms are locked until then.
     INSERT INTO conclave.events (chain, number, room, seq, at, kind, principal, rules, body, parts, hash, epoch)
         SELECT of_chain, last_number + n.place, n.room, n.seq, n.at, n.kind, n.principal, n.rules, n.body, n.parts, n.hash, n.epoch
         FROM unnest(event_room, event_seq, event_at, event_kind, event_principal, event_rules, event_body, event_parts,

@@ -10,14 +10,13 @@ use serde::Serialize;
 use super::chain::HostChain;
 use super::{CommitGroup, EventRow, HostEntry, Link, Refusal, SqlResult, StoredBytes, Write};
 use crate::storage::store::chain::ChainHead;
-use crate::storage::store::postgres::{run_safely, without_nul};
+use crate::storage::store::postgres::{call_safely, without_nul};
 use crate::storage::store::record::Hash;
 use crate::storage::store::sql::SqlErrorKind;
 use crate::storage::store::writer::pending_work::{PendingChanges, PendingWorkRows};
 use crate::storage::store::writer::queue::RoomWriting;
 
-const COMMIT: &str =
-    "SELECT commit_group(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,
+const COMMIT: &str = "commit_group(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,
     ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29)";
 
 /// The parameters of the function.
@@ -221,7 +220,7 @@ impl<'a> GroupCall<'a> {
         let usage = |of: fn(&UsageColumns) -> i64| -> Vec<Option<i64>> {
             writes.iter().map(|write| write.usage.as_ref().map(of)).collect()
         };
-        let result = run_safely(
+        let result = call_safely(
             link,
             COMMIT,
             &[

@@ -17,6 +17,7 @@ use crate::storage::store::record::part;
 use crate::storage::store::{StoreAddress, StoreReader, TestDatabase};
 
 mod durability;
+mod run_records;
 
 fn engine(database: &TestDatabase, host: &str) -> PostgresEngine {
     let entry = HostEntry { host: host.to_owned(), ..HostEntry::default() };
@@ -374,6 +375,8 @@ fn a_database_of_the_first_format_is_migrated_with_its_records_and_its_chain_goe
     checked.problems.retain(|problem| !problem.ends_with("is not what its records lead to"));
     assert_eq!(checked.problems, Vec::<String>::new());
     assert_eq!((checked.records, checked.heads.len()), (6, 1));
+    let in_order = "SELECT count(*) FROM events WHERE room = 'r' AND place = seq + 1";
+    assert_eq!(database.number(in_order), 6);
 }
 
 #[test]

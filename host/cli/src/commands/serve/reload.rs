@@ -1,0 +1,256 @@
+//! Reads the configs of a running server again at SIGHUP. All of them are taken, or none: one that
+//! `conclave check` would refuse leaves everything as it is.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use conclave_core::config::Config;
+use conclave_core::setup::Setup;
+use conclave_core::types::ids::ChannelId;
+use conclave_runtime::{Host, Prepared};
+use conclave_server::{Gateway, People};
+use serde_json::json;
+
+use super::configs::{ServedConfig, web_channels};
+use super::service::ServiceManager;
+use crate::args::OutputArgs;
+use crate::program::error::CliError;
+use crate::state::setup::{self, Models};
+use crate::ui::screen::Screen;
+use crate::ui::show::{BAD, FAINT, paint, show_path};
+use crate::ui::stdout;
+
+/// The configs of a running server.
+pub(super) struct ConfigReloader {
+    configs: Vec<RunningConfig>,
+    models: Models,
+    locked: bool,
+    output: OutputArgs,
+    screen: Arc<Screen>,
+    hangups: Option<Hangups>,
+    /// Whether the server was started at a terminal, whose end is such a signal too.
+    had_terminal: bool,
+}
+
+#[cfg(unix)]
+type Hangups = tokio::signal::unix::Signal;
+/// A system without the signal: a config is read at the start only.
+#[cfg(not(unix))]
+type Hangups = tokio::sync::mpsc::Receiver<()>;
+
+/// A config as the server has it.
+pub(super) struct RunningConfig {
+    name: String,
+    file: PathBuf,
+    channel: Option<ChannelId>,
+    host: Arc<Host>,
+    config: Config,
+    setup: Arc<Setup>,
+}
+
+/// A config that was read again, with what is different.
+struct ReadConfig {
+    config: Config,
+    prepared: Prepared,
+    people: People,
+    changes: Vec<String>,
+}
+
+impl RunningConfig {
+    pub(super) fn new(of: ServedConfig, host: Arc<Host>, setup: Arc<Setup>) -> Self {
+        let ServedConfig { name, file, config, channel, .. } = of;
+        Self { name, file, channel, host, config, setup }
+    }
+
+    async fn read(
+        &self,
+        models: &Models,
+        locked: bool,
+        output: OutputArgs,
+    ) -> Result<ReadConfig, CliError> {
+        let config = setup::read_config(&self.file, models)?;
+        if let Some(channel) = &self.channel
+            && !web_channels(&config).contains(&channel.as_str())
+        {
+            let what = format!(
+                "{} has the channel {channel} no more, in which its conversations are",
+                show_path(&self.file)
+            );
+            return Err(CliError::usage(what).hint("a start of the server can serve another one"));
+        }
+        // Both are those of journals that are open.
+        if (&config.store, config.durability) != (&self.config.store, self.config.durability) {
+            let what =
+                format!("`store` and `durability` of {} have changed", show_path(&self.file));
+            return Err(CliError::usage(what).hint("a start of the server takes them"));
+        }
+        let (prepared, _) = setup::load(&self.host, (&self.file, &config), locked, output).await?;
+        let changes = self.changes(&config, prepared.setup());
+        let people = super::people(&config, &self.file)?;
+        Ok(ReadConfig { config, prepared, people, changes })
+    }
+
+    /// The names of what another version of the config has otherwise.
+    fn changes(&self, next: &Config, setup: &Setup) -> Vec<String> {
+        let Config {
+            entry,
+            models,
+            secrets,
+            plugins,
+            tasks,
+            channels,
+            gates,
+            observers,
+            policy,
+            limits,
+            trust,
+            server,
+            prices,
+            ..
+        } = &self.config;
+        let mut all = Vec::new();
+        let mut add = |is_other: bool, name: &str| {
+            if is_other {
+                all.push(name.to_owned());
+            }
+        };
+        add(*entry != next.entry, "entry");
+        add(*gates != next.gates, "gates");
+        add(*observers != next.observers, "observers");
+        add(*policy != next.policy, "policy");
+        add(*limits != next.limits, "limits");
+        add(*trust != next.trust, "trust");
+        add(*prices != next.prices, "prices");
+        add(server.proxy != next.server.proxy, "server.proxy");
+        add(server.oidc != next.server.oidc, "server.oidc");
+        all.extend(others("models", models, &next.models));
+        all.extend(others("secrets", secrets, &next.secrets));
+        all.extend(others("plugins", plugins, &next.plugins));
+        all.extend(others("tasks", tasks, &next.tasks));
+        all.extend(others("channels", channels, &next.channels));
+        all.extend(others("server.users", &server.users, &next.server.users));
+        // A component can be another one although its line in the config is the same.
+        let components = self.setup.changed_components(setup).into_iter();
+        all.extend(
+            components
+                .filter(|component| component.now.is_some())
+                .map(|component| format!("the component of {}", component.plugin)),
+        );
+        all
+    }
+}
+
+/// The names of the entries that are not the same in both.
+fn others<K: Ord + std::fmt::Display, V: PartialEq>(
+    place: &str,
+    before: &BTreeMap<K, V>,
+    now: &BTreeMap<K, V>,
+) -> Vec<String> {
+    let removed = before.keys().filter(|key| !now.contains_key(key));
+    let removed = removed.map(|key| format!("{place}.{key} (removed)"));
+    let added = now.iter().filter_map(|(key, value)| match before.get(key) {
+        None => Some(format!("{place}.{key} (new)")),
+        Some(known) if known != value => Some(format!("{place}.{key}")),
+        Some(_) => None,
+    });
+    removed.chain(added).collect()
+}
+
+impl ConfigReloader {
+    /// From here on the signal does not end the program.
+    pub(super) fn begin(
+        configs: Vec<RunningConfig>,
+        models: Models,
+        locked: bool,
+        (output, screen): (OutputArgs, &Arc<Screen>),
+    ) -> Self {
+        let (screen, had_terminal) = (Arc::clone(screen), has_terminal());
+        Self { configs, models, locked, output, screen, hangups: hangups(), had_terminal }
+    }
+
+    /// Reads the configs again at each SIGHUP. Returns when the signal says that the terminal of the
+    /// server is gone.
+    pub(super) async fn run(mut self, gateway: Gateway, manager: &ServiceManager) {
+        let Some(mut hangups) = self.hangups.take() else { return std::future::pending().await };
+        while hangups.recv().await.is_some() {
+            if self.had_terminal && !has_terminal() {
+                return;
+            }
+            match self.reload(&gateway).await {
+                Ok(changes) => {
+                    manager.status("the configs were read again");
+                    self.report(&changes);
+                }
+                Err(error) => {
+                    manager.status("the configs before stay: the new ones cannot be used");
+                    self.report_refusal(&error);
+                }
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// Takes the configs as they are now, or none of them. Returns what is different in each.
+    async fn reload(&mut self, gateway: &Gateway) -> Result<Vec<(String, Vec<String>)>, CliError> {
+        let mut all = Vec::new();
+        for config in &self.configs {
+            all.push(config.read(&self.models, self.locked, self.output).await?);
+        }
+        let (mut next, mut changes) = (Vec::new(), Vec::new());
+        for (running, read) in self.configs.iter_mut().zip(all) {
+            running.setup = Arc::clone(read.prepared.setup());
+            next.push((read.prepared, read.people));
+            running.config = read.config;
+            changes.push((running.name.clone(), read.changes));
+        }
+        let gateway = gateway.clone();
+        // It reads the file of tokens.
+        let taking = tokio::task::spawn_blocking(move || gateway.replace(next));
+        taking.await.map_err(|error| CliError::internal(error.to_string()))?;
+        Ok(changes)
+    }
+
+    fn report(&self, changes: &[(String, Vec<String>)]) {
+        for (name, changes) in changes {
+            let changes = match changes.as_slice() {
+                [] => "nothing is different".to_owned(),
+                changes => changes.join(", "),
+            };
+            self.screen.line(paint(FAINT, format_args!("{name} was read again: {changes}")));
+        }
+        let value =
+            |(name, changes): &(String, Vec<String>)| json!({ "config": name, "changed": changes });
+        let configs: Vec<_> = changes.iter().map(value).collect();
+        self.queue(json!({ "type": "reloaded", "configs": configs }));
+    }
+
+    fn report_refusal(&self, error: &CliError) {
+        let what = format!("the configs were not read again, and those before stay: {error}");
+        self.screen.notice(format_args!("{} {what}", paint(BAD, "error:")));
+        self.queue(json!({ "type": "reload-refused", "error": error.to_string() }));
+    }
+
+    fn queue(&self, line: serde_json::Value) {
+        if self.output.json
+            && let Err(error) = stdout::queue_json(line)
+        {
+            self.screen.notice(format_args!("the reload cannot be printed: {error}"));
+        }
+    }
+}
+
+fn has_terminal() -> bool {
+    std::io::stdin().is_terminal() || std::io::stderr().is_terminal()
+}
+
+#[cfg(unix)]
+fn hangups() -> Option<Hangups> {
+    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok()
+}
+
+#[cfg(not(unix))]
+fn hangups() -> Option<Hangups> {
+    None
+}

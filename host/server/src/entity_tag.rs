@@ -1,0 +1,57 @@
+//! The tag of an answer: a reader that has the same one already gets no second copy.
+
+use axum::http::StatusCode;
+use axum::http::header::{ETAG, HeaderMap, IF_NONE_MATCH};
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+/// The tag of an answer, which is another one as soon as the answer would be another.
+pub(crate) struct EntityTag(String);
+
+impl EntityTag {
+    /// The tag of an answer that depends on nothing but these values.
+    pub(crate) fn of(values: &Value) -> Self {
+        let digest = Sha256::digest(values.to_string());
+        let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        Self(format!("\"{hex}\""))
+    }
+
+    /// Whether the reader names this tag as that of its copy.
+    pub(crate) fn is_known(&self, headers: &HeaderMap) -> bool {
+        let values = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+        // A proxy that compresses answers marks their tags as weak.
+        let mut tags = values.flat_map(|value| value.split(','));
+        tags.any(|tag| tag.trim().trim_start_matches("W/") == self.0)
+    }
+
+    /// The answer to a reader that has a copy.
+    pub(crate) fn unchanged(self) -> Response {
+        self.with(StatusCode::NOT_MODIFIED)
+    }
+
+    /// An answer with its tag.
+    pub(crate) fn with(self, answer: impl IntoResponse) -> Response {
+        ([(ETAG, self.0)], answer).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_tag_is_known_in_a_list_and_as_a_weak_one_and_no_other_is() {
+        let tag = EntityTag::of(&json!([1, "a"]));
+        let asks = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(IF_NONE_MATCH, value.parse().unwrap());
+            headers
+        };
+        assert!(tag.is_known(&asks(&format!("\"x\", W/{}", tag.0))));
+        assert!(!tag.is_known(&asks("\"x\"")) && !tag.is_known(&HeaderMap::new()));
+        assert_ne!(tag.0, EntityTag::of(&json!([1, "b"])).0);
+    }
+}
