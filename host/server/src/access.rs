@@ -15,6 +15,7 @@ use conclave_core::types::ids::{OPERATOR, Principal};
 use tokio::sync::watch;
 
 use crate::error::ServerError;
+use crate::hooks::HOOKS;
 use crate::http::Failure;
 use crate::operator::Operator;
 use crate::page::login::{BEGIN, CALLBACK, LOGIN};
@@ -329,7 +330,12 @@ impl Entrance {
 /// Whether a path needs no session. Every other one does, also one that does not exist: a new route
 /// cannot be forgotten.
 pub(crate) fn is_open(path: &str) -> bool {
-    OPEN_PATHS.contains(&path)
+    OPEN_PATHS.contains(&path) || is_hook(path)
+}
+
+/// Whether a request to the path is signed, which takes the place of a session.
+pub(crate) fn is_hook(path: &str) -> bool {
+    path.starts_with(HOOKS)
 }
 
 /// The cookies of a request.

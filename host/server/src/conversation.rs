@@ -10,10 +10,12 @@ use conclave_core::inspect::transcript::{
 use conclave_core::protocol::event::Event;
 use conclave_core::protocol::notice::Notice;
 use conclave_core::types::approval::approval_id;
-use conclave_core::types::ids::{CallId, ChannelId, PluginName, Principal, RoomId, TaskName};
+use conclave_core::types::ids::{
+    CallId, ChannelId, Millis, PluginName, Principal, RoomId, TaskName,
+};
 use conclave_runtime::RoomHandle;
 use conclave_runtime::channel::{Channels, HumanAnswer, OutgoingMessage};
-use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::clock::{BoxFuture, Clock as _, SystemClock};
 use conclave_runtime::store::{StoreAddress, StoreError, StoreReader};
 use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 use serde::Serialize;
@@ -44,6 +46,8 @@ pub(crate) struct ConversationState {
     /// Why no more messages are accepted, once the room's loop has ended. The records of the room may
     /// say so earlier, or not at all.
     ended: Option<String>,
+    /// When that was, or was found.
+    ended_at: Option<Millis>,
 }
 
 /// The text of the agent's model while it is generated. It is in no journal.
@@ -104,7 +108,13 @@ impl Conversation {
         pending: PendingCalls,
         store: StoreAddress,
     ) -> Arc<Self> {
-        let state = ConversationState { transcript, draft: Draft::default(), pending, ended: None };
+        let state = ConversationState {
+            transcript,
+            draft: Draft::default(),
+            pending,
+            ended: None,
+            ended_at: None,
+        };
         let (changed, recorded) = (watch::Sender::new(()), watch::Sender::new(()));
         let (handle, state) = (OnceLock::new(), Mutex::new(state));
         Arc::new(Self { room, owner, handle, state, changed, recorded, store })
@@ -130,8 +140,15 @@ impl Conversation {
 
     /// Records that the room's loop has ended.
     pub(crate) fn end(&self, reason: String) {
-        self.state().ended = Some(reason);
+        let mut state = self.state();
+        (state.ended, state.ended_at) = (Some(reason), Some(SystemClock.now()));
+        drop(state);
         self.changed.send_replace(());
+    }
+
+    /// When the room's loop ended, or was found to have ended.
+    pub(crate) fn ended_at(&self) -> Option<Millis> {
+        self.state().ended_at
     }
 
     /// A receiver that is notified after each change.

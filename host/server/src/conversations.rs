@@ -10,12 +10,15 @@ use conclave_core::inspect::pending_calls::PendingCalls;
 use conclave_core::inspect::transcript::Transcript;
 use conclave_core::journal::pending_work::WaitKey;
 use conclave_core::setup::Setup;
-use conclave_core::types::ids::{ChannelId, OPERATOR, Principal, RoomId};
+use conclave_core::types::channel::Binding;
+use conclave_core::types::ids::{ChannelId, Millis, OPERATOR, Principal, RoomId};
 use conclave_core::types::request::{Refusal, RefusalCode};
+use conclave_runtime::endpoints::{HookRefusal, HookRequest};
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::journal::Journals;
 use conclave_runtime::store::{RunFilter, RunRow, Store, StoreAddress, StoreError, StoreReader};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
+use conclave_runtime::webhook::TOLERANCE;
 use conclave_runtime::{
     LoopStop, Prepared, RoomGuard, RoomHandle, RunInput, RunOptions, SessionError,
 };
@@ -54,6 +57,8 @@ pub struct Conversations {
     rooms: Mutex<BTreeMap<u64, Arc<Conversation>>>,
     /// The number of the room that began last, also of one that failed.
     last: AtomicU64,
+    /// Held while a webhook finds its conversation.
+    hooks: tokio::sync::Mutex<()>,
     /// Held while a conversation begins, so that two do not get the same number.
     beginning: tokio::sync::Mutex<()>,
     loops: Mutex<RoomLoops>,
@@ -129,6 +134,7 @@ impl Conversations {
             epoch: RandomIds.run().to_string(),
             rooms: Mutex::default(),
             last: AtomicU64::new(0),
+            hooks: tokio::sync::Mutex::default(),
             beginning: tokio::sync::Mutex::default(),
             loops: Mutex::default(),
         }
@@ -195,6 +201,55 @@ impl Conversations {
                 Err(StoreError::InUse { store, who })
             }
             None => Ok(self.writer.clone()),
+        }
+    }
+
+    /// Verifies a webhook, and returns the name of its sender. The operator sees why a secret cannot
+    /// be read.
+    pub(crate) async fn verify_hook(
+        &self,
+        request: HookRequest<'_>,
+    ) -> Result<String, HookRefusal> {
+        let prepared = self.current.prepared();
+        let verified = prepared.endpoints().verify(request).await;
+        if let Err(HookRefusal::NoSecret(what)) = &verified {
+            self.operator.room_failed(&self.name, what);
+        }
+        verified
+    }
+
+    /// The conversation for a message of a webhook, signed at that time: the one that it names, if the
+    /// channel reads along in it or began it; else the channel's own, which begins with its first
+    /// message.
+    ///
+    /// # Errors
+    /// `room_not_found`; `room_closed`; or as [`begin`](Self::begin).
+    pub(crate) async fn of_hook(
+        &self,
+        channel: &ChannelId,
+        requested: Option<&str>,
+        signed: Millis,
+    ) -> Result<Arc<Conversation>, Refusal> {
+        let owner = Principal(format!("webhook:{channel}").into());
+        if let Some(id) = requested {
+            let reads = |room: &Arc<Conversation>| {
+                let binding = room.handle()?.bindings().get(channel).cloned();
+                binding.filter(Binding::can_receive)
+            };
+            let found = self.find(id).filter(|it| *it.owner() == owner || reads(it).is_some());
+            let missing = || format!("there is no conversation {id}");
+            return found.ok_or_else(|| Refusal::new(RefusalCode::RoomNotFound, missing()));
+        }
+        // One at a time, so that two first messages do not begin two conversations.
+        let _one = self.hooks.lock().await;
+        let own = self.rooms().values().rev().find(|room| *room.owner() == owner).cloned();
+        let Some(own) = own else { return self.begin(owner).await };
+        // A message that the one before accepted must not begin the next: its signature is valid for
+        // no longer than this after its end.
+        let is_new = own.ended_at().is_some_and(|end| signed.since(end) > TOLERANCE * 1000);
+        match own.is_open() || !is_new {
+            true => Ok(own),
+            false => self.begin(owner).await,
         }
     }
 
@@ -332,15 +387,19 @@ impl Conversations {
         Ok(conversation)
     }
 
-    /// Binds the served channel of a room as the config has it. A resumed room has that of before.
+    /// Binds the served channels of a room as the config has them: the page's, and those that the
+    /// host serves itself. A resumed room has those of before.
     async fn bind_channel(&self, handle: &RoomHandle, channel: &ChannelId) -> Result<(), Refusal> {
-        let setup = self.setup();
-        match setup.channels.get(channel) {
-            Some(binding) if handle.bindings().get(channel) != Some(binding) => {
-                handle.bind(channel.clone(), binding.clone()).await
+        let prepared = self.current.prepared();
+        for channel in std::iter::once(channel).chain(prepared.endpoints().channels()) {
+            match prepared.setup().channels.get(channel) {
+                Some(binding) if handle.bindings().get(channel) != Some(binding) => {
+                    handle.bind(channel.clone(), binding.clone()).await?;
+                }
+                _ => {}
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
 
     fn options(&self, conversation: &Arc<Conversation>, channel: &ChannelId) -> RunOptions {

@@ -35,6 +35,7 @@ use crate::events::events;
 use crate::folds::RunFolds;
 use crate::followers::Followers;
 use crate::gateway::Gateway;
+use crate::hooks;
 use crate::open_questions::OpenQuestions;
 use crate::page;
 use crate::people::LoginRefusal;
@@ -268,6 +269,7 @@ pub(crate) fn router(server: Server) -> Router {
         .into_iter()
         .chain(api::health_routes())
         .chain(page::routes())
+        .chain(hooks::routes())
         .fold(assets, |router, (path, methods)| router.route(path, methods))
         .nest(API, api::router())
         .fallback(async |uri: Uri| Surface::of(uri.path()).refuse(Failure::missing(), None))
@@ -321,6 +323,11 @@ impl Failure {
     pub(crate) fn wrong_method() -> Self {
         let what = "this address does not accept the method of the request";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", what)
+    }
+
+    /// The answer to a message for a conversation whose room is over.
+    pub(crate) fn over() -> Self {
+        Refusal::new(RefusalCode::RoomClosed, "the conversation is over; begin a new one").into()
     }
 
     pub(crate) fn into_parts(self) -> (StatusCode, Value) {
@@ -484,7 +491,7 @@ async fn message(
     let channel = server.0.conversations.channel().cloned().ok_or_else(Failure::missing)?;
     let sender = session.name().unwrap_or_default().to_owned();
     let inbound = Inbound { sender, key: Some(key), ..Inbound::new(channel, text) };
-    let handle = conversation.handle().ok_or_else(over)?;
+    let handle = conversation.handle().ok_or_else(Failure::over)?;
     let accepted = handle.inbound(inbound).await?;
     Ok(Json(json!({ "index": accepted.index, "duplicate": accepted.duplicate })))
 }
@@ -496,11 +503,7 @@ async fn stop(
 ) -> Result<StatusCode, Failure> {
     let conversation = server.conversation(&session, Action::Stop, &id)?;
     let who = session.name().unwrap_or("its user");
-    conversation.handle().ok_or_else(over)?.stop_turn(format!("{who} pressed Stop"));
+    conversation.handle().ok_or_else(Failure::over)?.stop_turn(format!("{who} pressed Stop"));
     // A stop has no reply; the page reads the end of the turn among its events.
     Ok(StatusCode::ACCEPTED)
-}
-
-fn over() -> Failure {
-    Refusal::new(RefusalCode::RoomClosed, "the conversation is over; begin a new one").into()
 }

@@ -19,6 +19,7 @@ mod events;
 mod folds;
 mod followers;
 mod gateway;
+mod hooks;
 mod http;
 mod markdown;
 #[cfg(feature = "oidc")]

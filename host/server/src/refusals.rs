@@ -1,8 +1,9 @@
-//! In which form a request is refused: programs get JSON, API v1 a problem document, and browsers a
+//! In which form a request is refused: programs get JSON, API v1 and webhooks a problem document, and browsers a
 //! page.
 
 use axum::response::{IntoResponse as _, Response};
 
+use crate::access::is_hook;
 use crate::api::{self, API, Problem};
 use crate::http::Failure;
 use crate::page;
@@ -25,7 +26,7 @@ impl Surface {
         let is_health = api::health_routes().iter().any(|(health, _)| *health == path);
         let is_v1 =
             path.strip_prefix(API).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        if is_v1 || is_health {
+        if is_v1 || is_health || is_hook(path) {
             return Self::Api;
         }
         if path.starts_with("/api/") { Self::Script } else { Self::Page }

@@ -7,6 +7,7 @@ mod attacks;
 mod channels;
 pub(crate) mod client;
 mod configs;
+mod hooks;
 mod pages;
 pub(crate) mod people;
 mod provider;
