@@ -48,13 +48,10 @@ impl Served {
     }
 
     /// Does the same on this port, where it is found again after a restart.
-    pub(crate) fn start_at(rig: &Rig, port: u16) -> Self {
+    pub(crate) fn start_at(rig: &Rig, port: u16, arguments: &[&str]) -> Self {
         let listen = format!("127.0.0.1:{port}");
-        Self::start_with(
-            rig,
-            ["serve", "c.toml", "--listen", &listen].map(str::to_owned).into(),
-            &[],
-        )
+        let all = [&["serve", "c.toml", "--listen", &listen], arguments].concat();
+        Self::start_with(rig, all.iter().map(|word| (*word).to_owned()).collect(), &[])
     }
 
     /// Does the same with more variables in its environment.

@@ -18,7 +18,7 @@ fn a_person_starts_watches_decides_and_applies_and_every_page_is_accessible() {
     let rig = desk();
     let root = token(&rig, "root", "admin");
     let port = free_port();
-    let mut served = Served::start_at(&rig, port);
+    let mut served = Served::start_at(&rig, port, &[]);
     let axe = python().with_file_name("../node_modules/axe-core/axe.min.js");
     // Without one Playwright uses its own, if that was installed.
     let chromium = program(&["chromium", "chromium-browser", "google-chrome"]).unwrap_or_default();

@@ -94,9 +94,10 @@ fn the_config_of_the_page_works_with_tls_and_passes_events_at_once() {
         .output()
         .expect("openssl runs");
     assert!(made.status.success(), "{}", text(&made.stderr));
-    let served = Served::start(&rig, &["--public", HOST]);
-    let port = free_port();
-    let _nginx = start(&rig, &nginx, port, served.address());
+    // What it prints is the address of the proxy.
+    let (behind, port) = (free_port(), free_port());
+    let _served = Served::start_at(&rig, behind, &["--public", HOST]);
+    let _nginx = start(&rig, &nginx, port, &format!("127.0.0.1:{behind}"));
     let asked = rig
         .bare(python())
         .arg(data("proxied.py"))
