@@ -14,6 +14,7 @@ use conclave_core::types::ids::{ChannelId, RoomId};
 use conclave_core::types::room_secret::RoomSecret;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::driver::channel::OutgoingMessage;
@@ -24,6 +25,8 @@ use crate::support::webhook::{SignatureFault, SignedHeaders, WebhookSecret};
 const ATTEMPT: Duration = Duration::from_secs(15);
 /// The longest pause between two attempts.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// The time for which a secret is not read again: a stranger's requests must not start a program each.
+const FRESH: Duration = Duration::from_secs(10);
 /// Bytes of an id, of those of its MAC.
 const ID: usize = 16;
 
@@ -31,7 +34,12 @@ const ID: usize = 16;
 pub struct ChannelEndpoints {
     endpoints: BTreeMap<ChannelId, ChannelEndpoint>,
     secrets: Arc<dyn SecretSource>,
+    /// What was read of each secret last, and when.
+    read: Mutex<BTreeMap<ChannelId, (Instant, SecretReading)>>,
 }
+
+/// A secret, or why there is none.
+type SecretReading = Result<Arc<WebhookSecret>, String>;
 
 impl fmt::Debug for ChannelEndpoints {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -119,7 +127,7 @@ impl ChannelEndpoints {
         endpoints: BTreeMap<ChannelId, ChannelEndpoint>,
         secrets: Arc<dyn SecretSource>,
     ) -> Self {
-        Self { endpoints, secrets }
+        Self { endpoints, secrets, read: Mutex::default() }
     }
 
     /// Whether the host serves the channel itself.
@@ -145,14 +153,28 @@ impl ChannelEndpoints {
                 "the secret of the channel {channel} cannot be used: {what}"
             ))
         };
-        let key = self.secrets.secret(&endpoint.secret).await.map_err(unread)?;
-        let secret = WebhookSecret::parse(key.reveal()).map_err(|what| unread(what.to_owned()))?;
+        let secret = self.secret(channel, endpoint).await.map_err(unread)?;
         match secret.verify(&headers, body, now) {
             Ok(()) if endpoint.sender.is_empty() => Ok(channel.to_string()),
             Ok(()) => Ok(endpoint.sender.clone()),
             Err(SignatureFault::Time) => Err(HookRefusal::Time),
             Err(SignatureFault::Headers | SignatureFault::Signature) => Err(HookRefusal::Unsigned),
         }
+    }
+
+    /// The secret of a channel.
+    async fn secret(&self, channel: &ChannelId, endpoint: &ChannelEndpoint) -> SecretReading {
+        // Held while it is read, so that many requests start one program.
+        let mut read = self.read.lock().await;
+        if let Some((_, secret)) = read.get(channel).filter(|(at, _)| at.elapsed() < FRESH) {
+            return secret.clone();
+        }
+        let reading = match self.secrets.secret(&endpoint.secret).await {
+            Ok(key) => WebhookSecret::parse(key.reveal()).map(Arc::new).map_err(str::to_owned),
+            Err(what) => Err(what),
+        };
+        read.insert(channel.clone(), (Instant::now(), reading.clone()));
+        reading
     }
 
     /// Sends a message, in as many attempts and as much time as its channel allows.
@@ -208,9 +230,8 @@ impl ChannelEndpoints {
             let reason = "the channel has no url, and receives no messages";
             return Err(SendFailure::new(FailureKind::Never, reason));
         };
-        let key = self.secrets.secret(&endpoint.secret).await.map_err(no_secret)?;
-        let secret = WebhookSecret::parse(key.reveal());
-        let secret = secret.map_err(|what| no_secret(what.to_owned()))?;
+        let channel = &message.message.channel;
+        let secret = self.secret(channel, endpoint).await.map_err(no_secret)?;
         webhook::post(url, &secret, &endpoint.private, message).await
     }
 }
