@@ -216,8 +216,8 @@ mod tests {
     async fn a_session_that_begins_twice_goes_on() {
         let mut sessions = Sessions::default();
         let now = Instant::now();
-        let first = sessions.begin("a", identity(None), now);
-        let second = sessions.begin("a", identity(None), now);
+        let first = sessions.begin("a", identity(None), SESSION, now);
+        let second = sessions.begin("a", identity(None), SESSION, now);
         let ended = async { tokio::join!(first.ended(), second.ended()) };
         let mut ended = std::pin::pin!(ended);
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());

@@ -64,7 +64,13 @@ fn snapshot(view: &DeliveryView) -> Snapshot {
     };
     let channel = |known: &channel::Channel| Channel {
         id: known.id.to_string(),
-        kind: same!(channel::ChannelKind => ChannelKind, known.kind, Text Web Voice Agent Other),
+        kind: match known.kind {
+            channel::ChannelKind::Text => ChannelKind::Text,
+            channel::ChannelKind::Web => ChannelKind::Web,
+            channel::ChannelKind::Voice => ChannelKind::Voice,
+            channel::ChannelKind::Agent => ChannelKind::Agent,
+            channel::ChannelKind::Webhook | channel::ChannelKind::Other => ChannelKind::Other,
+        },
         activity: same!(
             channel::Activity => Activity, known.activity, Idle Speaking UserSpeaking Generating
         ),

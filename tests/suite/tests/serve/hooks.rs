@@ -20,8 +20,8 @@ fn rig(line: &str) -> Rig {
         )
     };
     echo(&format!("{WEB}{}{}", hook("ops", line), hook("other", "")))
-        .with_file("ops.secret", SECRET.to_owned())
-        .with_file("other.secret", OTHER.to_owned())
+        .with_file("ops.secret", SECRET)
+        .with_file("other.secret", OTHER)
 }
 
 /// A request that a test may spoil.
@@ -146,7 +146,7 @@ fn access_and_rate_apply_and_many_at_once_begin_one_conversation() {
     assert!(rooms.iter().all(|room| *room == rooms[0] && room.is_string()), "{rooms:?}");
     let text = "kind = \"webhook\"\naccess = \"read-only\"\nurl = \"http://127.0.0.1:1/\"";
     let lines = format!("{WEB}[channels.ops]\n{text}\nsecret = {{ file = \"ops.secret\" }}\n");
-    let rig = echo(&lines).with_file("ops.secret", SECRET.to_owned());
+    let rig = echo(&lines).with_file("ops.secret", SECRET);
     let served = Served::start(&rig, &[]);
     assert_eq!(code(&Hook::new("msg_1", "one").send(&served)), (403, json!("no_access")));
 }
