@@ -333,15 +333,15 @@ mod tests {
 
     #[test]
     fn a_stream_takes_no_more_than_it_may_hold_but_always_one() {
-        let mut recent = RecentRecords { begin: "0.4".parse().ok(), ..RecentRecords::default() };
+        let mut recent = RecentRecords { begin: "0-4".parse().ok(), ..RecentRecords::default() };
         let large = BATCH / 2;
         recent.push(vec![record(5, BATCH + 1), record(6, large), record(7, large), record(8, 1)]);
         let after = |position: &str| numbers(recent.after(position.parse().ok())).unwrap();
-        assert_eq!(after("0.4"), ["0.5"]);
-        assert_eq!(after("0.5"), ["0.6", "0.7"]);
-        assert_eq!(after("0.7"), ["0.8"]);
+        assert_eq!(after("0-4"), ["0-5"]);
+        assert_eq!(after("0-5"), ["0-6", "0-7"]);
+        assert_eq!(after("0-7"), ["0-8"]);
         recent.push((9..9 + 2 * RECORDS).map(|number| record(number, 1)).collect());
-        let count = recent.after("0.8".parse().ok()).map(|records| records.len() as u64);
+        let count = recent.after("0-8".parse().ok()).map(|records| records.len() as u64);
         assert_eq!(count, Some(RECORDS));
     }
 }

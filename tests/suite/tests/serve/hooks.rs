@@ -94,7 +94,9 @@ fn a_signed_message_has_its_effect_once_also_after_a_restart() {
 
 #[test]
 fn what_is_not_signed_by_the_sender_now_has_no_effect() {
-    let served = Served::start(&rig(""), &[]);
+    // Its folder has the secrets, which are read with the first request.
+    let rig = rig("");
+    let served = Served::start(&rig, &[]);
     let valid = Hook::new("msg_1", "The lamp is out.");
     let unsigned = (401, json!("wrong_signature"));
     let spoilt = |change: &dyn Fn(&mut Hook)| {
@@ -131,10 +133,12 @@ fn what_is_not_signed_by_the_sender_now_has_no_effect() {
 
 #[test]
 fn access_and_rate_apply_and_many_at_once_begin_one_conversation() {
-    let served = Served::start(&rig("rate = 1"), &[]);
+    let slow = rig("rate = 1");
+    let served = Served::start(&slow, &[]);
     assert_eq!(Hook::new("msg_1", "one").send(&served).status, 202);
     assert_eq!(code(&Hook::new("msg_2", "two").send(&served)), (429, json!("rate_limited")));
-    let served = Served::start(&rig("rate = 16"), &[]);
+    let fast = rig("rate = 16");
+    let served = Served::start(&fast, &[]);
     let rooms: Vec<Value> = std::thread::scope(|scope| {
         let send = |number: usize| {
             let served = &served;

@@ -83,6 +83,8 @@ pub(super) fn run_records(
     after: Option<RunPosition>,
     most: u64,
 ) -> Result<Vec<RunRecord>, ReadError> {
+    // The statement adds it to the number of a record.
+    let most = most.min(u32::MAX.into());
     let mut position = after.unwrap_or(RunPosition { place: 0, epoch: 0 });
     loop {
         let rows = rows_after(tables, run, position.place, most)?;
