@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 use crate::ui::screen::Screen;
 use crate::ui::show::{FAINT, one_line, paint, printable};
 
-/// The interval between two looks into the mail.
+/// The interval between two looks for the mail of other processes.
 const EVERY: Duration = Duration::from_millis(200);
 
 /// Characters of a text that are shown.
@@ -27,11 +27,10 @@ pub(crate) struct ControlListener(AbortHandle);
 
 impl ControlListener {
     pub(crate) fn begin(store: &Store, host: &Arc<Host>, screen: &Arc<Screen>) -> Self {
-        let (inbox, screen) = (ControlInbox::new(store, host), Arc::clone(screen));
+        let (mut inbox, screen) = (ControlInbox::new(store, host), Arc::clone(screen));
         let task = tokio::spawn(async move {
             loop {
-                inbox.receive(|mail| show(&screen, mail)).await;
-                tokio::time::sleep(EVERY).await;
+                inbox.receive_next(EVERY, |mail| show(&screen, mail)).await;
             }
         });
         Self(task.abort_handle())

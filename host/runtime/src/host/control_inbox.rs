@@ -4,11 +4,13 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use conclave_core::types::ids::ControlId;
+use tokio::sync::watch;
 
 use crate::host::Host;
-use crate::storage::store::mail::ReceivedMail;
+use crate::storage::store::mail::{ReceivedMail, bell};
 use crate::storage::store::{ControlCommand, ControlMessage, Store};
 
 /// The receiver of a store's control messages.
@@ -17,6 +19,8 @@ pub struct ControlInbox {
     store: Store,
     host: Arc<Host>,
     in_hand: InHand,
+    /// Notified of messages that this process sends.
+    sent: watch::Receiver<()>,
 }
 
 /// Messages that were delivered to a room and are not confirmed yet.
@@ -39,7 +43,18 @@ impl ControlInbox {
     /// Returns an inbox for the runs of this host in this store.
     #[must_use]
     pub fn new(store: &Store, host: &Arc<Host>) -> Self {
-        Self { store: store.clone(), host: Arc::clone(host), in_hand: InHand::default() }
+        let mut sent = bell::sent();
+        // The messages that are there already.
+        sent.mark_changed();
+        Self { store: store.clone(), host: Arc::clone(host), in_hand: InHand::default(), sent }
+    }
+
+    /// Does the same as [`receive`](Self::receive) once this process has sent a message, and after
+    /// this time at the latest, for the messages of others. The first call does it at once.
+    pub async fn receive_next(&mut self, most: Duration, notify: impl Fn(&ControlMessage)) {
+        // Marked as seen before the look, so that a message sent during it leads to another look.
+        let _ = tokio::time::timeout(most, self.sent.changed()).await;
+        self.receive(notify).await;
     }
 
     /// Polls once and delivers each message to its room; `notify` is called with each. Messages to

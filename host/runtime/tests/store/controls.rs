@@ -109,6 +109,23 @@ async fn live(folder: &Path, address: &StoreAddress, kill: Option<&str>) {
     }
 }
 
+#[tokio::test]
+async fn a_message_of_this_process_is_received_without_the_wait_for_those_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let (host, _) = prepared(folder.path()).await;
+    let address = StoreAddress::from(folder.path().join("store"));
+    let store = Store::open(&address).unwrap();
+    let mut inbox = ControlInbox::new(&store, &host);
+    // An hour is the time for messages of others.
+    let most = std::time::Duration::from_secs(3_600);
+    inbox.receive_next(most, |_| {}).await;
+    let word = ControlCommand::Stop { reason: "enough".to_owned() };
+    let message = ControlMessage::new(RoomId::from("none"), word);
+    let reader = StoreReader::open(&address).unwrap();
+    reader.mail().send(&message).unwrap();
+    inbox.receive_next(most, |_| {}).await;
+}
+
 /// Not a test of its own: the process that the other test starts and kills.
 #[test]
 fn the_child() {

@@ -11,6 +11,7 @@ use conclave_core::types::ids::{CallId, RoomId};
 
 use super::SteeringError;
 use super::delivery::{after_sending, may_be_sent};
+use crate::storage::store::mail::bell;
 use crate::storage::store::{
     ControlCommand, ControlMessage, DecisionSent, MailState, StoreError, StoreReader, WaitRow,
 };
@@ -147,11 +148,13 @@ impl PendingCall {
         most: Duration,
     ) -> Result<bool, SteeringError> {
         let until = Instant::now() + most;
-        while reader.mail().state(mail)? != MailState::Gone {
-            if Instant::now() >= until || !reader.is_in_use()? {
+        loop {
+            let deletions = bell::deletions();
+            let is_gone = reader.mail().state(mail)? == MailState::Gone;
+            if is_gone || Instant::now() >= until || !reader.is_in_use()? {
                 break;
             }
-            std::thread::sleep(EVERY);
+            bell::wait_for_deletion(deletions, EVERY);
         }
         // The record decides: a process that ended at once may have left the message.
         let questions = questions(reader, &self.room)?;

@@ -6,6 +6,7 @@ use conclave_core::protocol::event::Event;
 use conclave_core::types::ids::{ControlId, RoomId};
 
 use super::{EVERY, SteeringError};
+use crate::storage::store::mail::bell;
 use crate::storage::store::{
     ControlCommand, ControlMessage, MailState, RunState, StoreError, StoreReader,
 };
@@ -36,9 +37,10 @@ pub fn send(
     post(reader, message)?;
     let began = Instant::now();
     loop {
+        let deletions = bell::deletions();
         match look(reader, message, (began.elapsed(), most)) {
             Ok(Some(delivery)) => return Ok(delivery),
-            Ok(None) => std::thread::sleep(EVERY),
+            Ok(None) => bell::wait_for_deletion(deletions, EVERY),
             // It was sent, and was neither seen in the journal nor taken back.
             Err(error) => return Err(after_sending(&message.room, error)),
         }

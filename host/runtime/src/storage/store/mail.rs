@@ -3,6 +3,7 @@
 //! ignores the repeated id. A message to a run that no process has open waits until the run is
 //! resumed.
 
+pub(crate) mod bell;
 mod folder;
 #[cfg(feature = "postgres")]
 mod tables;
@@ -140,7 +141,9 @@ impl<'a> Mail<'a> {
     /// `UnknownRoom` if the store is a database without this room. Fails when the message is too
     /// long, or with an error of the operating system or the store.
     pub fn send(self, message: &ControlMessage) -> Result<(), StoreError> {
-        in_place!(self, send(message))
+        let sent = in_place!(self, send(message));
+        bell::ring_sent();
+        sent
     }
 
     /// Sends a decision about a pending call, or the answer to a question, unless another one is on
@@ -151,6 +154,16 @@ impl<'a> Mail<'a> {
     /// # Errors
     /// As [`send`](Self::send), and with the error of `is_pending`.
     pub fn send_decision(
+        self,
+        message: &ControlMessage,
+        is_pending: impl FnOnce() -> Result<bool, StoreError>,
+    ) -> Result<DecisionSent, StoreError> {
+        let sent = self.send_unless_rival(message, is_pending);
+        bell::ring_sent();
+        sent
+    }
+
+    fn send_unless_rival(
         self,
         message: &ControlMessage,
         is_pending: impl FnOnce() -> Result<bool, StoreError>,
@@ -263,6 +276,7 @@ impl ReceivedMail {
             #[cfg(feature = "postgres")]
             ReceivedPlace::Row(store) => store.delete_mail(&self.mail.id),
         }
+        bell::ring_deleted();
         kill_point!("after-control-deleted");
     }
 }
