@@ -40,7 +40,9 @@ pub(crate) use plugins::{
     NewPlugin, Pull, Push, Sign, TestPlugin, WatchPlugin,
 };
 pub(crate) use run_input::RunInputArgs;
-pub(crate) use serve::{CheckedServer, ConfigArgument, Serve, is_config_name};
+pub(crate) use serve::{CheckedServer, Serve};
+#[cfg(feature = "serve")]
+pub(crate) use serve::{ConfigArgument, is_config_name};
 pub(crate) use server::ServerCommand;
 #[cfg(feature = "serve")]
 pub(crate) use server::{TokenAdd, TokenCommand, TokenRevoke};

@@ -11,7 +11,7 @@ use conclave_core::inspect::transcript::Transcript;
 use conclave_core::journal::pending_work::WaitKey;
 use conclave_core::setup::Setup;
 use conclave_core::types::channel::Binding;
-use conclave_core::types::ids::{ChannelId, Millis, OPERATOR, Principal, RoomId};
+use conclave_core::types::ids::{ChannelId, Millis, OPERATOR, Principal, RoomId, WEBHOOK_PREFIX};
 use conclave_core::types::request::{Refusal, RefusalCode};
 use conclave_runtime::endpoints::{HookRefusal, HookRequest};
 use conclave_runtime::ids::{Ids, RandomIds};
@@ -230,7 +230,7 @@ impl Conversations {
         requested: Option<&str>,
         signed: Millis,
     ) -> Result<Arc<Conversation>, Refusal> {
-        let owner = Principal(format!("webhook:{channel}").into());
+        let owner = Principal(format!("{WEBHOOK_PREFIX}{channel}").into());
         if let Some(id) = requested {
             let reads = |room: &Arc<Conversation>| {
                 let binding = room.handle()?.bindings().get(channel).cloned();

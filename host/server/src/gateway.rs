@@ -146,8 +146,12 @@ impl Gateway {
         for ConfigParts { name, people, conversations } in configs {
             let access = Arc::new(Access::new(people, &entrance));
             accesses.push(Arc::clone(&access));
-            let shares_store =
-                stores.iter().filter(|store| *store == conversations.store()).count() > 1;
+            let own = conversations.store();
+            // Two addresses of databases may be of the same one.
+            let may_be_own = |store: &&StoreAddress| {
+                *store == own || (store.folder().is_none() && own.folder().is_none())
+            };
+            let shares_store = stores.iter().filter(may_be_own).count() > 1;
             let server = Server::new(
                 ServerPlace { name, has_others: has_several, shares_store },
                 access,
@@ -269,7 +273,10 @@ impl Gateway {
             }
             _ => false,
         };
-        let by_name = configs.iter().find(|config| chosen == Some(config.server.name()));
+        let is_chosen = |config: &&RoutedServer| chosen == Some(config.server.name());
+        // A log-in needs a provider, and says of no other config whether it exists.
+        let mut by_name = configs.iter().filter(|config| !is_login(path) || logs_in(config));
+        let by_name = by_name.find(is_chosen);
         by_name.or_else(|| configs.iter().find(logs_in)).unwrap_or(&configs[0])
     }
 
@@ -287,7 +294,8 @@ impl Gateway {
         });
         let visible = VisibleConfigs::new(visible.collect());
         let chosen = config_of(&head.uri);
-        let Some(first) = visible.iter().next() else {
+        let first = visible.iter().next().filter(|_| !is_login(head.uri.path()));
+        let Some(first) = first else {
             return Ok(self.of_stranger(head, chosen.as_deref()));
         };
         let names: Vec<Arc<str>> = visible.names().into_iter().map(Arc::from).collect();
@@ -316,6 +324,15 @@ impl Gateway {
         let is_chosen = |config: &&RoutedServer| config.server.name() == server.name();
         configs.iter().find(is_chosen).ok_or_else(|| config_not_found(&visible.names()))
     }
+}
+
+/// Whether a path is of a log-in at a provider, which can begin beside a session at another config.
+fn is_login(path: &str) -> bool {
+    #[cfg(feature = "oidc")]
+    if path == CALLBACK {
+        return true;
+    }
+    path == BEGIN
 }
 
 /// The config that the query of an address names; `None` if it names none.

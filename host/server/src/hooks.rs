@@ -12,6 +12,7 @@ use conclave_core::types::request::Inbound;
 use conclave_runtime::endpoints::{HookRefusal, HookRequest};
 use conclave_runtime::webhook::{ID, SIGNATURE, SignedHeaders, TIMESTAMP};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::json;
 
 use crate::api::{Problem, bad_arguments};
@@ -20,6 +21,9 @@ use crate::http::{Failure, Server, form_body, now};
 
 /// The beginning of the paths of webhooks, which need no session.
 pub(crate) const HOOKS: &str = "/hooks/";
+
+/// The beginning of the keys of their messages.
+pub(crate) const HOOK_KEY: &str = "webhook:";
 
 /// The routes of webhooks.
 pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Server>)> {
@@ -39,6 +43,8 @@ struct HookData {
     room: Option<String>,
     /// The task that should answer.
     task: Option<TaskName>,
+    /// Only what this host sends has it: with the same secret it could be sent back.
+    channel: Option<IgnoredAny>,
 }
 
 async fn receive(
@@ -53,6 +59,7 @@ async fn receive(
     let (id, time) = (text(ID), text(TIMESTAMP));
     let channel = ChannelId::from(channel);
     let at = now();
+    let unverified = server.hook_permit()?;
     let sender = server
         .conversations()
         .verify_hook(HookRequest {
@@ -62,11 +69,15 @@ async fn receive(
             now: at.0 / 1000,
         })
         .await?;
+    drop(unverified);
     // Only then: a stranger takes none of the places of those who may act.
     let _permit = server.acting_permit()?;
     let HookBody { data } = serde_json::from_str(&body).map_err(|error| {
         bad_arguments(&format!("the body must be {{\"data\": {{\"text\": …}}}}: {error}"))
     })?;
+    if data.channel.is_some() {
+        return Err(bad_arguments("the message is one that a host has sent").into());
+    }
     let signed = Millis(time.parse::<u64>().unwrap_or_default().saturating_mul(1000));
     let conversation =
         server.conversations().of_hook(&channel, data.room.as_deref(), signed).await?;
@@ -74,8 +85,8 @@ async fn receive(
     let accepted = handle
         .inbound(Inbound {
             sender,
-            // Beside the keys of other channels, which their clients choose.
-            key: Some(format!("{channel}/{id}")),
+            // Beside the keys of the page, whose clients choose them.
+            key: Some(format!("{HOOK_KEY}{channel}/{id}")),
             to: data.task,
             ..Inbound::new(channel.clone(), data.text)
         })

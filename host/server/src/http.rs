@@ -35,7 +35,7 @@ use crate::events::events;
 use crate::folds::RunFolds;
 use crate::followers::Followers;
 use crate::gateway::Gateway;
-use crate::hooks;
+use crate::hooks::{self, HOOK_KEY};
 use crate::open_questions::OpenQuestions;
 use crate::page;
 use crate::people::LoginRefusal;
@@ -54,6 +54,8 @@ pub(crate) const STREAMS: usize = 1_024;
 /// Requests that act on runs at once. Each may wait some seconds for a run, on a thread and with a
 /// reader of the store of its own.
 const ACTING: usize = 32;
+/// Webhooks that are verified at once, which strangers can begin.
+const HOOKS: usize = 64;
 /// Silence of an event stream after which it sends a comment, which proxies and browsers read as a
 /// sign of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -102,12 +104,14 @@ struct ServerState {
 pub(crate) struct ServerPermits {
     streams: Arc<Semaphore>,
     acting: Arc<Semaphore>,
+    hooks: Arc<Semaphore>,
 }
 
 impl Default for ServerPermits {
     fn default() -> Self {
-        let [streams, acting] = [STREAMS, ACTING].map(|most| Arc::new(Semaphore::new(most)));
-        Self { streams, acting }
+        let [streams, acting, hooks] =
+            [STREAMS, ACTING, HOOKS].map(|most| Arc::new(Semaphore::new(most)));
+        Self { streams, acting, hooks }
     }
 }
 
@@ -229,6 +233,14 @@ impl Server {
     pub(crate) fn acting_permit(&self) -> Result<OwnedSemaphorePermit, Failure> {
         Arc::clone(&self.0.permits.acting).try_acquire_owned().map_err(|_| {
             let what = format!("{ACTING} requests act on runs already; try again in a moment");
+            Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", what)
+        })
+    }
+
+    /// The permit of a webhook whose signature was not verified yet.
+    pub(crate) fn hook_permit(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        Arc::clone(&self.0.permits.hooks).try_acquire_owned().map_err(|_| {
+            let what = format!("{HOOKS} webhooks are verified already; try again in a moment");
             Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", what)
         })
     }
@@ -488,6 +500,10 @@ async fn message(
 ) -> Result<Json<Value>, Failure> {
     let conversation = server.conversation(&session, Action::Say, &id)?;
     let MessageRequest { text, key } = body(request).await?;
+    if key.starts_with(HOOK_KEY) {
+        let what = format!("a key does not begin with `{HOOK_KEY}`");
+        return Err(Failure::new(StatusCode::BAD_REQUEST, "bad_arguments", what));
+    }
     let channel = server.0.conversations.channel().cloned().ok_or_else(Failure::missing)?;
     let sender = session.name().unwrap_or_default().to_owned();
     let inbound = Inbound { sender, key: Some(key), ..Inbound::new(channel, text) };

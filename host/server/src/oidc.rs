@@ -21,6 +21,7 @@ use conclave_runtime::models::ApiKey;
 use conclave_runtime::secrets::SecretSource;
 use serde_json::Value;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 pub(crate) use attempt::Attempt;
 use id_token::{Expected, IdTokenProblem};
@@ -29,6 +30,9 @@ use provider::{Provider, TokenRequest};
 
 /// Log-ins that are checked at once. Each asks the provider.
 const CALLBACKS: usize = 8;
+/// Log-ins that begin at once, and the time that each waits for the provider's description.
+const BEGINNINGS: usize = 64;
+const BEGINNING: Duration = Duration::from_secs(15);
 /// The time that a failed log-in occupies one of those places.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 /// Log-ins that are remembered so that none counts twice. The provider remembers its codes too.
@@ -43,6 +47,7 @@ pub struct Oidc {
     provider: Provider,
     used: Mutex<VecDeque<String>>,
     callbacks: Arc<Semaphore>,
+    beginnings: Semaphore,
     logins: AtomicU64,
     has_failed: AtomicBool,
 }
@@ -126,9 +131,15 @@ impl Oidc {
             provider,
             used: Mutex::default(),
             callbacks: Arc::new(Semaphore::new(CALLBACKS)),
+            beginnings: Semaphore::new(BEGINNINGS),
             logins: AtomicU64::default(),
             has_failed: AtomicBool::default(),
         })
+    }
+
+    /// The server as a client of its provider.
+    pub(crate) fn client(&self) -> String {
+        format!("{} {}", self.config.client_id, self.config.issuer)
     }
 
     /// What the config says about it.
@@ -168,7 +179,10 @@ impl Oidc {
             ("code_challenge", &attempt.challenge()),
             ("code_challenge_method", "S256"),
         ];
-        Ok(self.provider.authorization_url(&fields).await?)
+        // A provider that does not answer keeps only so many waiting, and each only so long.
+        let _place = self.beginnings.try_acquire().map_err(|_| OidcRefusal::Busy)?;
+        let url = timeout(BEGINNING, self.provider.authorization_url(&fields)).await;
+        Ok(url.unwrap_or(Err(ProviderFailure::Unreachable))?)
     }
 
     /// Ends a log-in: returns the person whom the provider names to this browser.

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use axum::http::{HeaderMap, HeaderName};
 use conclave_core::config::{ServerConfig, TrustedProxy};
 use conclave_core::policy::roles::Role;
-use conclave_core::types::ids::{OIDC_PREFIX, OPERATOR, Principal};
+use conclave_core::types::ids::{OIDC_PREFIX, OPERATOR, Principal, WEBHOOK_PREFIX};
 
 use crate::people::LoginRefusal;
 use crate::sessions::{Credential, Identity};
@@ -64,9 +64,10 @@ impl ProxiedPeople {
 /// Whether a text can be the name of one person.
 fn is_name(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b',' | b';' | b'"');
-    // Whoever had the name of the terminal's owner, or of a person of a provider, would have their
-    // runs.
-    let is_others = text == OPERATOR || text.starts_with(OIDC_PREFIX);
+    // Whoever had the name of the terminal's owner, of a person of a provider or of a channel would
+    // have their runs.
+    let is_others = text == OPERATOR
+        || [OIDC_PREFIX, WEBHOOK_PREFIX].iter().any(|prefix| text.starts_with(prefix));
     !is_others && text.len() <= NAME && text.bytes().all(is_plain)
 }
 

@@ -110,6 +110,9 @@ pub const OPERATOR: &str = "operator";
 /// The beginning of the names of people of a provider of OpenID Connect, and of nobody else's.
 pub const OIDC_PREFIX: &str = "oidc:";
 
+/// The beginning of the principals of channels that are webhooks.
+pub const WEBHOOK_PREFIX: &str = "webhook:";
+
 /// The person or service on whose behalf a room runs, or something is asked of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -45,10 +45,10 @@ impl Access {
 
     /// The log-ins in progress that a browser has cookies of.
     fn attempts<'a>(&'a self, headers: &'a HeaderMap) -> impl Iterator<Item = Attempt> + 'a {
-        let name = self.attempt_name();
+        let (name, oidc) = (self.attempt_name(), self.oidc());
         super::cookies(headers)
             .filter(move |(other, _)| *other == name)
-            .filter_map(|(_, value)| Attempt::of_cookie(value))
+            .filter_map(move |(_, value)| Attempt::of_cookie(value, oidc.as_ref()?.client()))
     }
 
     /// Returns the cookie of a new log-in, and the address at the provider. `None` without a
@@ -60,7 +60,7 @@ impl Access {
     ) -> Option<Result<(String, String), OidcRefusal>> {
         let oidc = self.oidc()?;
         let beginning = async {
-            let attempt = Attempt::new(page).map_err(|_| OidcRefusal::Busy)?;
+            let attempt = Attempt::new(page, oidc.client()).map_err(|_| OidcRefusal::Busy)?;
             let url = oidc.authorization_url(&attempt, &self.redirect_uri(host)).await?;
             Ok((self.attempt_cookie(&attempt.cookie(), ATTEMPT_AGE), url))
         };
@@ -83,7 +83,13 @@ impl Access {
             let (principal, credential) =
                 (person.principal.clone(), Credential::Oidc(person.login));
             let identity = Identity { principal, role: person.role, credential };
-            lock(&self.sessions).begin(&secret, identity, oidc.session(), Instant::now());
+            let mut sessions = lock(&self.sessions);
+            // The config may name another provider since, or other roles.
+            if !self.oidc().is_some_and(|now| Arc::ptr_eq(&now, &oidc)) {
+                return Err(OidcRefusal::UnknownLogin);
+            }
+            sessions.begin(&secret, identity, oidc.session(), Instant::now());
+            drop(sessions);
             if person.is_renewable() {
                 lock(&self.renewals).push((Instant::now() + oidc.refresh(), person));
             }

@@ -16,6 +16,9 @@ const SECRET: usize = 64;
 pub(crate) struct Attempt {
     secret: String,
     page: String,
+    /// The client at its provider, which no other config has: what is meant for one provider is of
+    /// no use to another.
+    client: String,
 }
 
 impl Attempt {
@@ -23,16 +26,17 @@ impl Attempt {
     ///
     /// # Errors
     /// `Randomness` if the system has none.
-    pub(crate) fn new(page: String) -> Result<Self, ServerError> {
-        Ok(Self { secret: random_text()?, page })
+    pub(crate) fn new(page: String, client: String) -> Result<Self, ServerError> {
+        Ok(Self { secret: random_text()?, page, client })
     }
 
-    /// The log-in of a cookie; `None` if the text is none.
-    pub(crate) fn of_cookie(value: &str) -> Option<Self> {
+    /// The log-in of a cookie as one of this client; `None` if the text is none.
+    pub(crate) fn of_cookie(value: &str, client: String) -> Option<Self> {
         let (secret, page) = value.split_once('.')?;
         let is_secret = secret.len() == SECRET && secret.bytes().all(|it| it.is_ascii_hexdigit());
         let page = BASE64_URL_SAFE_NO_PAD.decode(page).ok()?;
-        is_secret.then_some(Self { secret: secret.to_owned(), page: String::from_utf8(page).ok()? })
+        let page = String::from_utf8(page).ok().filter(|_| is_secret)?;
+        Some(Self { secret: secret.to_owned(), page, client })
     }
 
     /// The value of the cookie.
@@ -66,6 +70,7 @@ impl Attempt {
     }
 
     fn part(&self, name: &str) -> String {
-        BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(format!("{name} {}", self.secret)))
+        BASE64_URL_SAFE_NO_PAD
+            .encode(Sha256::digest(format!("{name} {} {}", self.secret, self.client)))
     }
 }

@@ -104,8 +104,11 @@ impl Fixture {
     }
 }
 
+/// A client at a provider.
+const CLIENT: &str = "conclave https://login.example.org";
+
 fn attempt() -> Attempt {
-    Attempt::new("/runs".to_owned()).unwrap()
+    Attempt::new("/runs".to_owned(), CLIENT.to_owned()).unwrap()
 }
 
 fn problem(outcome: Result<OidcPerson, OidcRefusal>) -> IdTokenProblem {
@@ -130,10 +133,10 @@ async fn a_person_logs_in_with_each_kind_of_signature_that_counts() {
         assert_eq!((&*person.principal.0, person.role), ("oidc:ada-17", Role::Operator));
     }
     // The address of a person's page survives the cookie.
-    let attempt = Attempt::of_cookie(&attempt().cookie()).unwrap();
+    let attempt = Attempt::of_cookie(&attempt().cookie(), CLIENT.to_owned()).unwrap();
     assert_eq!(attempt.page(), "/runs");
     for cookie in ["", "x", ".L3J1bnM", &format!("{}.L3J1bnM", "g".repeat(64))] {
-        assert!(Attempt::of_cookie(cookie).is_none(), "{cookie}");
+        assert!(Attempt::of_cookie(cookie, CLIENT.to_owned()).is_none(), "{cookie}");
     }
 }
 

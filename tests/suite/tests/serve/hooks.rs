@@ -117,6 +117,9 @@ fn what_is_not_signed_by_the_sender_now_has_no_effect() {
         let late = Hook { time, ..valid.clone() };
         assert_eq!(code(&late.send(&served)), (401, json!("wrong_time")));
     }
+    let sent = json!({ "data": { "text": "x", "channel": "ops", "room": "r" } }).to_string();
+    let sent = Hook { body: sent, ..valid.clone() };
+    assert_eq!(code(&sent.send(&served)), (400, json!("bad_arguments")), "as the host sends it");
     let other = Hook { body: "{\"text\":\"x\"}".to_owned(), ..valid.clone() };
     assert_eq!(code(&other.send(&served)), (400, json!("bad_arguments")));
     let foreign = json!({ "data": { "text": "x", "room": served.only_room() } }).to_string();

@@ -153,7 +153,9 @@ fn a_log_in_that_is_not_the_browsers_own_or_has_no_role_ends_at_a_page_that_says
     let ended = bob.open(&back, "cross-site");
     assert_eq!(ended.header("refresh"), Some("0;url=/runs"), "{}", ended.head);
     // Without its provider nobody logs in, and a page says so.
+    let back = bob.visit(&provider, "%2Finbox");
     provider.change(|it| it.is_down = true);
-    let back = format!("/login/callback?code=x&state=y&iss={}", provider.issuer());
-    assert_eq!(Browser::new(&served).open(&back, "cross-site").status, 400);
+    let failed = bob.open(&back, "cross-site");
+    assert_eq!(failed.status, 503, "{}", failed.text);
+    assert!(failed.text.contains("provider") && failed.text.contains("Try again"));
 }

@@ -11,6 +11,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use conclave_core::permissions::secret::RequestParts;
@@ -25,6 +26,7 @@ use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -56,6 +58,9 @@ pub(crate) enum ConnectionError {
     NoAnswer(&'static str),
 }
 
+/// The time for a connection. After it nothing was sent, which no longer limit could say.
+const CONNECT: Duration = Duration::from_secs(10);
+
 const UNBUILT: ConnectionError = ConnectionError::NotSent("it could not be put together");
 const UNCONNECTED: ConnectionError =
     ConnectionError::NoAnswer("no connection could be made, or none that is secure");
@@ -79,7 +84,8 @@ pub(crate) async fn send(
     let url = parts.url.clone();
     let interim = Arc::new(Interim::new(limit));
     let request = request(parts, &interim)?;
-    let stream = connect(&url, addresses).await?;
+    let connecting = timeout(CONNECT, connect(&url, addresses)).await;
+    let stream = connecting.unwrap_or(Err(UNCONNECTED))?;
     let address = stream.peer_addr().ok();
     // The connector only knows these addresses. Should it ever connect elsewhere, nothing is sent.
     if !address.is_some_and(|address| addresses.contains(&address.ip())) {
