@@ -52,6 +52,9 @@ struct ConfigPeople {
 /// The attempts to log in at a server, which are slowed.
 pub(crate) struct LoginAttempts {
     permits: Arc<Semaphore>,
+    /// Those of names that nobody has, which whoever reaches the server can send: they take no place
+    /// of those who may log in.
+    unknown: Arc<Semaphore>,
     /// The tokens that are verified now.
     pending: Mutex<BTreeMap<SecretDigest, watch::Receiver<Option<Verified>>>>,
     /// Held while a token is verified, which takes memory and a processor.
@@ -248,6 +251,7 @@ impl LoginAttempts {
     pub(crate) fn new() -> Self {
         Self {
             permits: Arc::new(Semaphore::new(ATTEMPTS)),
+            unknown: Arc::new(Semaphore::new(ATTEMPTS)),
             pending: Mutex::default(),
             verifying: tokio::sync::Mutex::default(),
         }
@@ -276,7 +280,8 @@ impl LoginAttempts {
         if let Some(verified) = pending.get(&digest) {
             return Ok(verified.clone());
         }
-        let attempt = Arc::clone(&self.permits).try_acquire_owned();
+        let permits = if candidates.is_empty() { &self.unknown } else { &self.permits };
+        let attempt = Arc::clone(permits).try_acquire_owned();
         let Ok(attempt) = attempt else { return Err(LoginRefusal::Busy) };
         let (outcome, verified) = watch::channel(None);
         pending.insert(digest, verified.clone());

@@ -156,6 +156,6 @@ fn a_log_in_that_is_not_the_browsers_own_or_has_no_role_ends_at_a_page_that_says
     let back = bob.visit(&provider, "%2Finbox");
     provider.change(|it| it.is_down = true);
     let failed = bob.open(&back, "cross-site");
-    assert_eq!(failed.status, 503, "{}", failed.text);
+    assert_eq!(failed.status, 403, "{}", failed.text);
     assert!(failed.text.contains("provider") && failed.text.contains("Try again"));
 }

@@ -101,6 +101,7 @@ impl RunningConfig {
             plugins,
             tasks,
             channels,
+            endpoints,
             gates,
             observers,
             policy,
@@ -130,6 +131,9 @@ impl RunningConfig {
         all.extend(others("plugins", plugins, &next.plugins));
         all.extend(others("tasks", tasks, &next.tasks));
         all.extend(others("channels", channels, &next.channels));
+        // Their secrets, senders and receivers, which count at once.
+        all.extend(others("channels", endpoints, &next.endpoints));
+        all.dedup();
         all.extend(others("server.users", &server.users, &next.server.users));
         // A component can be another one although its line in the config is the same.
         let components = self.setup.changed_components(setup).into_iter();
