@@ -60,7 +60,11 @@ impl Served {
         Self::start_with(rig, arguments.into(), variables)
     }
 
-    fn start_with(rig: &Rig, arguments: Vec<String>, variables: &[(&str, String)]) -> Self {
+    pub(crate) fn start_with(
+        rig: &Rig,
+        arguments: Vec<String>,
+        variables: &[(&str, String)],
+    ) -> Self {
         let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let log = std::fs::File::options()
             .append(true)

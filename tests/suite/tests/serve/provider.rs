@@ -159,3 +159,31 @@ fn a_log_in_that_is_not_the_browsers_own_or_has_no_role_ends_at_a_page_that_says
     assert_eq!(failed.status, 403, "{}", failed.text);
     assert!(failed.text.contains("provider") && failed.text.contains("Try again"));
 }
+
+#[test]
+fn of_several_configs_the_one_with_the_provider_begins_and_ends_a_log_in() {
+    let provider = TestProvider::start().expect("it starts");
+    provider.change(|it| drop(it.person.insert("groups".to_owned(), json!(["staff"]))));
+    let (client, secret) = provider.client();
+    let plain = std::fs::read_to_string(echo(WEB).folder().join("c.toml")).expect("it is there");
+    let rig = echo(&format!(
+        "{WEB}[server.oidc]\nissuer = \"{}\"\nclient_id = \"{client}\"\n\
+         client_secret = {{ env = \"TEST_OIDC_SECRET\" }}\nroles = {{ staff = \"user\" }}\n",
+        provider.issuer()
+    ))
+    .with_file("a.toml", plain);
+    let words = ["serve", "a.toml", "c.toml", "--listen", "127.0.0.1:0"].map(str::to_owned);
+    let variables = [("TEST_OIDC_SECRET", secret.to_owned())];
+    let served = Served::start_with(&rig, words.into(), &variables);
+    let mut browser = Browser::new(&served);
+    let ended = browser.log_in(&provider, "%2Finbox");
+    assert_eq!(ended.status, 200, "{}", ended.text);
+    let configs = browser.open("/api/v1/configs", "same-origin").body;
+    assert_eq!(configs["configs"].as_array().map(Vec::len), Some(1), "{configs}");
+    assert_eq!(configs["configs"][0]["config"], "c");
+    // Neither the session nor the name of a config without a provider is in the way of another one.
+    for config in ["a", "c", "none"] {
+        let begun = browser.open(&format!("/login/oidc?config={config}"), "same-origin");
+        assert_eq!(begun.status, 303, "{config}: {}", begun.text);
+    }
+}
