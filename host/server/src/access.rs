@@ -200,6 +200,11 @@ impl Access {
         lock(&self.sessions).find(secret, Instant::now())
     }
 
+    /// Ends the session with this secret.
+    pub(crate) fn end_session(&self, secret: &str) {
+        lock(&self.sessions).end(secret);
+    }
+
     /// Begins a session, unless its token was revoked while it was verified. One that a request with
     /// the same secret has begun meanwhile goes on.
     pub(crate) fn begin(&self, secret: &str, identity: Identity) -> Result<Session, LoginRefusal> {

@@ -31,7 +31,7 @@ use crate::operator::Operator;
 use crate::page;
 #[cfg(feature = "oidc")]
 use crate::page::login::CALLBACK;
-use crate::page::login::{BEGIN, LoginForm};
+use crate::page::login::{BEGIN, LOGOUT, LoginForm};
 use crate::people::People;
 use crate::refusals::Surface;
 use crate::server_access::ServerAccess;
@@ -47,9 +47,10 @@ const LOOPS: Duration = Duration::from_secs(3);
 const RENEWAL: Duration = Duration::from_secs(1);
 /// The paths whose answers are put together from all configs that a person sees, or that choose one
 /// by themselves. Every other path is of one config: a new route cannot show several by mistake.
-const LISTS: [&str; 9] = [
+const LISTS: [&str; 10] = [
     "/runs",
     "/inbox",
+    LOGOUT,
     page::REFUSE_SELECTED,
     "/metrics",
     "/api/conversations",

@@ -23,7 +23,7 @@ use maud::{DOCTYPE, Markup, html};
 
 use self::login::LoginForm;
 use crate::http::{Failure, Server, now};
-use crate::sessions::Session;
+use crate::sessions::{Credential, Session};
 
 const STYLE: (&str, &str) = ("text/css; charset=utf-8", include_str!("page/page.css"));
 const LIVE: (&str, &str) = ("text/javascript; charset=utf-8", include_str!("page/live.js"));
@@ -228,6 +228,9 @@ fn navigation(here: Option<Place>, session: &Session) -> Markup {
             @if session.config().is_some() || session.configs().next().is_none() {
                 span { (session.identity.role.as_str()) }
             }
+        }
+        @if session.identity.credential != Credential::Proxy {
+            form.logout method="post" action=(login::LOGOUT) { button type="submit" { "Log out" } }
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
@@ -78,6 +79,15 @@ impl ServerAccess {
         let identities = self.identify(token).await?;
         self.begin(&secret, identities)?;
         Ok(self.entrance.session_cookie(&secret, SESSION))
+    }
+
+    /// Ends the sessions of a browser at all configs. Returns the cookie that takes the place of
+    /// theirs.
+    pub(crate) fn end_session(&self, headers: &HeaderMap) -> String {
+        for secret in self.entrance.cookies(headers) {
+            self.configs.iter().for_each(|access| access.end_session(secret));
+        }
+        self.entrance.session_cookie("", Duration::ZERO)
     }
 
     /// Returns whom a token belongs to, at each config that knows it.

@@ -150,6 +150,11 @@ impl Sessions {
         session.map(ActiveSession::handle)
     }
 
+    /// Ends the session with this secret, and the streams of whoever follows in it.
+    pub(crate) fn end(&mut self, secret: &str) {
+        self.0.remove(&digest(secret));
+    }
+
     /// Whether this log-in at a provider still has a session.
     #[cfg(feature = "oidc")]
     pub(crate) fn has_login(&self, login: u64) -> bool {

@@ -6,8 +6,8 @@ mod provider;
 
 use axum::Extension;
 use axum::extract::Request;
-use axum::http::StatusCode;
 use axum::http::header::{LOCATION, SET_COOKIE};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, post};
 use maud::{Markup, Render, html};
@@ -21,6 +21,8 @@ use crate::refusals::Surface;
 
 /// The path to which a page's form sends a token.
 pub(crate) const LOGIN: &str = "/login";
+/// The path of the form that ends a session.
+pub(crate) const LOGOUT: &str = "/logout";
 /// The path that leads a browser to the provider.
 pub(crate) const BEGIN: &str = "/login/oidc";
 /// The path to which a provider leads back.
@@ -32,10 +34,11 @@ const PAGE_MAX: usize = 1_024;
 
 /// The routes of log-ins.
 pub(super) fn routes() -> Vec<(&'static str, MethodRouter<Server>)> {
+    let own = vec![(LOGIN, post(log_in)), (LOGOUT, post(log_out))];
     #[cfg(feature = "oidc")]
-    return [vec![(LOGIN, post(log_in))], provider::routes()].concat();
+    return [own, provider::routes()].concat();
     #[cfg(not(feature = "oidc"))]
-    vec![(LOGIN, post(log_in))]
+    own
 }
 
 /// The ways to log in, for whoever asks for a page without access.
@@ -104,6 +107,12 @@ async fn log_in(Extension(gateway): Extension<Gateway>, request: Request) -> Res
             refused(refusal.into(), Some(&LoginForm { page: &page, provider }))
         }
     }
+}
+
+/// Ends the session of a browser at every config. The next page asks for a token again.
+async fn log_out(Extension(gateway): Extension<Gateway>, headers: HeaderMap) -> Response {
+    let cookie = gateway.access().end_session(&headers);
+    (StatusCode::SEE_OTHER, [(SET_COOKIE, cookie), (LOCATION, FIRST.to_owned())]).into_response()
 }
 
 #[cfg(test)]

@@ -257,3 +257,22 @@ fn a_trusted_proxy_says_who_it_is_and_nobody_else_does() {
     let (_rig, served) = with_proxy("192.0.2.1");
     assert_eq!(refusal(&list(&served, &["ada@example.org"])), (401, "no_access"));
 }
+
+#[test]
+fn whoever_logs_out_has_no_access_and_its_streams_end() {
+    let rig = echo(WEB);
+    let token = token(&rig, "ada", "user");
+    let mut served = Served::start(&rig, &[]);
+    let [here, elsewhere] = [(), ()].map(|()| served.log_in(&token));
+    served.with_cookie(&here);
+    assert!(served.get("/runs").text.contains("Log out"));
+    let room = begin(&served);
+    let stream = served.events(&room, None);
+    let out = served.post("/logout", &json!({}));
+    assert_eq!((out.status, out.header("location")), (303, Some("/runs")), "{}", out.text);
+    assert!(out.header("set-cookie").is_some_and(|cookie| cookie.contains("Max-Age=0")));
+    stream.until_end();
+    assert_eq!(served.get("/api/conversations").status, 401);
+    served.with_cookie(&elsewhere);
+    assert_eq!(ids(&served), [room.as_str()], "another browser stays");
+}
