@@ -1,6 +1,5 @@
 //! `[server.oidc]`: people who log in at a provider of OpenID Connect, and the roles that its
-//! claims give them. Decides who somebody is and which role that is; the server checks that the
-//! claims are the provider's.
+//! claims give them. Decides the name and the role of a person; the server verifies the claims.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +45,7 @@ pub struct OidcConfig {
     pub refresh_ms: u64,
 }
 
-/// The reason why claims name nobody.
+/// The reason why no name follows from the claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnnamedPerson {
     /// The claim is absent, no text, or longer than a name.

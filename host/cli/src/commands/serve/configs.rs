@@ -224,7 +224,7 @@ fn check_owner(reader: &StoreReader, of: &ServedConfig, files: &[PathBuf]) -> Re
     let own = absolute(&of.file);
     let is_shared = reader.folder().is_none();
     let is_other = |row: &&RunRow| {
-        // A conversation with this config's name is this config's, whoever else is served.
+        // A conversation named after this config's room belongs to this config alone.
         let is_of = |config: &PathBuf| match is_served(row.run.as_str(), &of.room) {
             true => *config == own,
             false => files.contains(config),

@@ -51,7 +51,7 @@ pub(super) struct RunningConfig {
     setup: Arc<Setup>,
 }
 
-/// A config that was read again, with what is different.
+/// A config that was read again, with its changes.
 struct ReadConfig {
     config: Config,
     prepared: Prepared,
@@ -93,7 +93,7 @@ impl RunningConfig {
         Ok(ReadConfig { config, prepared, people, changes })
     }
 
-    /// The names of what another version of the config has otherwise.
+    /// The names of the parts that differ in another version of the config.
     fn changes(&self, next: &Config, setup: &Setup) -> Vec<String> {
         let Config {
             entry,
@@ -121,7 +121,7 @@ impl RunningConfig {
         add(*entry != next.entry, "entry");
         add(*gates != next.gates, "gates");
         add(*observers != next.observers, "observers");
-        // A rule knows its line, which is no part of what it decides.
+        // Without the line of each rule in the file, which decides nothing.
         let rules = |policy: &Policy| -> Vec<Rule> {
             let rules = policy.iter().cloned();
             rules.map(|rule| Rule { source: String::new(), ..rule }).collect()
@@ -136,10 +136,12 @@ impl RunningConfig {
         all.extend(others("secrets", secrets, &next.secrets));
         all.extend(others("plugins", plugins, &next.plugins));
         all.extend(others("tasks", tasks, &next.tasks));
-        all.extend(others("channels", channels, &next.channels));
-        // Their secrets, senders and receivers, which count at once.
-        all.extend(others("channels", endpoints, &next.endpoints));
-        all.dedup();
+        // With their secrets, senders and receivers, which take effect at once.
+        let mut of_channels = others("channels", channels, &next.channels);
+        of_channels.extend(others("channels", endpoints, &next.endpoints));
+        of_channels.sort();
+        of_channels.dedup();
+        all.extend(of_channels);
         all.extend(others("server.users", &server.users, &next.server.users));
         // A component can be another one although its line in the config is the same.
         let components = self.setup.changed_components(setup).into_iter();
@@ -202,7 +204,7 @@ impl ConfigReloader {
         std::future::pending().await
     }
 
-    /// Takes the configs as they are now, or none of them. Returns what is different in each.
+    /// Replaces all configs by their files' present content, or none. Returns the changes of each.
     async fn reload(&mut self, gateway: &Gateway) -> Result<Vec<(String, Vec<String>)>, CliError> {
         let mut all = Vec::new();
         for config in &self.configs {
