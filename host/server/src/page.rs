@@ -207,7 +207,7 @@ fn document(
 }
 
 fn navigation(here: Option<Place>, session: &Session) -> Markup {
-    let may = |place: &Place| session.may(place.action(), None).is_ok();
+    let may = |place: &Place| session.may_somewhere(place.action());
     html! {
         nav aria-label="Pages" {
             ul {
