@@ -399,7 +399,8 @@ async fn answer(State(gateway): State<Gateway>, request: Request) -> Response {
         }
         Err(failure) => {
             let provider = gateway.access().provider_name();
-            let login = LoginForm { page: &path, provider: provider.as_deref() };
+            let login =
+                LoginForm { page: &path, provider: provider.as_deref(), was_refused: false };
             surface.refuse(failure, Some(&login))
         }
     };

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
-use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, SET_COOKIE};
+use axum::http::header::{HeaderMap, HeaderName, SET_COOKIE};
 use axum::http::{StatusCode, Uri};
 use axum::middleware::from_fn;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -69,10 +69,6 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The time after which a reader comes back to a server that stops.
 const RETRY: Duration = Duration::from_secs(2);
-
-const PAGE: (&str, &str) = ("text/html; charset=utf-8", include_str!("page/index.html"));
-const STYLE: (&str, &str) = ("text/css; charset=utf-8", include_str!("page/chat.css"));
-const SCRIPT: (&str, &str) = ("text/javascript; charset=utf-8", include_str!("page/chat.js"));
 
 /// The server of a config. Clones share it.
 #[derive(Clone)]
@@ -302,16 +298,12 @@ impl Server {
 
 /// The routes of the server of a config.
 pub(crate) fn router(server: Server) -> Router {
-    let assets = Router::new()
-        .route("/", get(|| asset(PAGE)))
-        .route("/chat.css", get(|| asset(STYLE)))
-        .route("/chat.js", get(|| asset(SCRIPT)));
     page_routes()
         .into_iter()
         .chain(api::health_routes())
         .chain(page::routes())
         .chain(hooks::routes())
-        .fold(assets, |router, (path, methods)| router.route(path, methods))
+        .fold(Router::new(), |router, (path, methods)| router.route(path, methods))
         .nest(API, api::router())
         .fallback(async |uri: Uri| Surface::of(uri.path()).refuse(Failure::missing(), None))
         .method_not_allowed_fallback(async |uri: Uri| {
@@ -413,10 +405,6 @@ impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         (self.status, Json(self.body)).into_response()
     }
-}
-
-async fn asset((kind, text): (&'static str, &'static str)) -> Response {
-    ([(CONTENT_TYPE, kind)], text).into_response()
 }
 
 /// The time for what is shown.

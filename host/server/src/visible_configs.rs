@@ -1,7 +1,7 @@
 //! The configs that a person sees at a server of several. Lists are put together from those alone,
 //! each by the server of its config with the person's role there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::http::StatusCode;
@@ -159,6 +159,22 @@ impl VisibleConfigs {
         }
         let key = |run: &ListedRun| (run.server.name().to_owned(), run.row.run.clone());
         Ok(runs.iter().map(|run| all.get(&key(run)).copied().unwrap_or(0)).collect())
+    }
+
+    /// The runs among these that wait for a person. A conversation that waits for its next message
+    /// does not.
+    pub(crate) async fn waiting(&self, runs: &[ListedRun]) -> Result<BTreeSet<RoomId>, Failure> {
+        let mut waiting = BTreeSet::new();
+        for VisibleConfig { server, .. } in self.0.iter() {
+            let read = server.read(|reader, _| Ok(reader.waits_for_people(None)?.0));
+            waiting.extend(read.await?.into_iter().filter_map(|wait| {
+                let id = wait.room.run();
+                let run = runs.iter().find(|run| run.row.run == id)?;
+                let is_for_person = wait.wait.asks_approval() || !run.row.is_conversation();
+                is_for_person.then_some(id)
+            }));
+        }
+        Ok(waiting)
     }
 
     /// The calls and questions that wait for a person, the oldest first.

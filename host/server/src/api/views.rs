@@ -75,6 +75,8 @@ pub(crate) struct PersonQuestion {
     /// The name of its config, if there are several.
     pub(crate) config: Option<String>,
     pub(crate) question: Question,
+    /// The beginning of the first message of its run.
+    pub(crate) message: String,
     /// Whether a process has its room open: only then its time passes.
     pub(crate) is_live: bool,
     /// Whether this person may settle it.
@@ -150,7 +152,15 @@ fn questions_of(
             let may_settle = session.may(question.action(), Some(&owner(run)));
             // The server adds its name.
             let may_inspect = session.may(Action::Inspect, None).is_ok();
-            Some(PersonQuestion { config: None, question, is_live, may_settle, may_inspect })
+            let message = run.message.clone();
+            Some(PersonQuestion {
+                config: None,
+                question,
+                message,
+                is_live,
+                may_settle,
+                may_inspect,
+            })
         })
         .collect();
     questions.sort_by_key(|it| it.question.since);

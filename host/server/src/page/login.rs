@@ -48,6 +48,8 @@ pub(crate) struct LoginForm<'f> {
     pub(crate) page: &'f str,
     /// The host of the provider.
     pub(crate) provider: Option<&'f str>,
+    /// Whether the page answers an attempt.
+    pub(crate) was_refused: bool,
 }
 
 impl Render for LoginForm<'_> {
@@ -106,7 +108,7 @@ async fn log_in(Extension(gateway): Extension<Gateway>, request: Request) -> Res
         Err(refusal) => {
             let provider = gateway.access().provider_name();
             let provider = provider.as_deref();
-            refused(refusal.into(), Some(&LoginForm { page: &page, provider }))
+            refused(refusal.into(), Some(&LoginForm { page: &page, provider, was_refused: true }))
         }
     }
 }
