@@ -15,8 +15,8 @@
         return sum(len(word) >= shortest for word in text.split())
 
 A module exports the tools and the classes in its namespace: subclasses of `Agent`, `Responder`,
-`Memory`, `SecurityAnalyzer`, `Condenser`, `DeliveryStrategy`, `Gate`, `Judge`, `SimulatedUser` and
-`Observer`. The capabilities are modules: `files`, `fetch`, `kv`, `secrets`, `model`, `config`,
+`Memory`, `SecurityAnalyzer`, `Condenser`, `DeliveryStrategy`, `Gate`, `Judge`, `SimulatedUser`,
+`Observer` and `Channel`. The capabilities are modules: `files`, `fetch`, `kv`, `secrets`, `model`, `config`,
 `log`, `progress`, `scratch`, `blobs`, `history`, `toolbox`,
 `programs`.
 """
@@ -26,6 +26,7 @@ from conclave_sdk import (
     actions,
     background,
     blobs,
+    channel,
     codec,
     config,
     fetch,
@@ -53,6 +54,7 @@ from conclave_sdk.agents import (
 )
 from conclave_sdk.analyzer import SecurityAnalyzer
 from conclave_sdk.background import delegate
+from conclave_sdk.channel import Channel
 from conclave_sdk.codec import (
     observation_from_json,
     observation_to_json,
@@ -92,6 +94,7 @@ __all__ = [
     "Blob",
     "BudgetExhausted",
     "Call",
+    "Channel",
     "Condensation",
     "Condenser",
     "ContextTooLong",
@@ -137,6 +140,7 @@ __all__ = [
     "actions",
     "background",
     "blobs",
+    "channel",
     "call",
     "codec",
     "config",

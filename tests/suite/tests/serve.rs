@@ -10,6 +10,7 @@ mod configs;
 mod hooks;
 mod pages;
 pub(crate) mod people;
+mod plugin_channels;
 mod provider;
 #[cfg(unix)]
 mod reload;
