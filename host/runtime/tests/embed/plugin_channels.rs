@@ -47,8 +47,8 @@ async fn prepared(
         if !is_known && !text.contains("forged") {
             return Ok(ChannelReception::Refused { reason: "wrong token".to_owned() });
         }
-        let said = text.lines().filter_map(|line| line.split_once(' '));
-        let messages = said.enumerate().map(|(number, (sender, text))| ReceivedMessage {
+        let lines = text.lines().filter_map(|line| line.split_once(' '));
+        let messages = lines.enumerate().map(|(number, (sender, text))| ReceivedMessage {
             id: format!("m{number}"),
             sender: sender.to_owned(),
             conversation: "C1".to_owned(),
@@ -161,8 +161,8 @@ async fn receive(prepared: &Prepared, token: &str, body: &str) -> Result<Vec<Str
 #[tokio::test]
 async fn a_request_counts_if_it_was_verified_and_its_senders_may_speak() {
     let (prepared, _) = prepared(Vec::new(), "").await;
-    let said = receive(&prepared, SECRET, "ada hello\neve let me in\nada again").await;
-    assert_eq!(said, Ok(vec!["hello".to_owned(), "again".to_owned()]));
+    let texts = receive(&prepared, SECRET, "ada hello\neve let me in\nada again").await;
+    assert_eq!(texts, Ok(vec!["hello".to_owned(), "again".to_owned()]));
     let wrong = receive(&prepared, "a guess", "ada hello").await;
     assert_eq!(wrong, Err(HookRefusal::Refused("wrong token".to_owned())));
     // The plugin brings messages all the same.

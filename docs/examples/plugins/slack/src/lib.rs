@@ -1,5 +1,5 @@
 //! Slack: posts messages to channels and threads, and reads the events that Slack signs. A
-//! conversation is a channel of Slack, `C024BE91L`, or a thread in it, `C024BE91L:1482960137.003543`.
+//! conversation is a channel of Slack, `C024BE91L`, or a thread, `C024BE91L:1482960137.003543`.
 
 mod events;
 
@@ -11,8 +11,8 @@ use conclave_sdk::{Result, config};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The seconds by which the time of a request may differ, as Slack recommends: an older one may be a
-/// repetition.
+/// The seconds by which the time of a request may differ, as Slack recommends: an older one may be
+/// a repetition.
 const TOLERANCE: u64 = 300;
 
 /// The `config` table of this plugin.

@@ -69,16 +69,18 @@ impl PluginCaller {
         let called = self.plugins.call(start, PluginCall::Query { query, view: None });
         let answer = timeout_at(until, called).await.ok();
         self.effects = port.next.load(Ordering::Acquire);
-        let lost = |reason: String| {
+        let failed = |reason: String| {
             let is_unsent = self.is_sandboxed && !port.has_sent.load(Ordering::Acquire);
             let kind = if is_unsent { FailureKind::Never } else { FailureKind::Unknown };
             Err(SendFailure::new(kind, format!("the plugin {reason}")))
         };
         match answer.map(|answer| answer.output) {
-            None => lost("gave no answer in time".to_owned()),
+            None => failed("gave no answer in time".to_owned()),
             Some(PluginOutput::Query(Ok(PluginReply::Deliver { delivery }))) => known(delivery),
-            Some(PluginOutput::Query(Err(fault))) => lost(format!("failed: {}", described(&fault))),
-            Some(_) => lost("answered another question".to_owned()),
+            Some(PluginOutput::Query(Err(fault))) => {
+                failed(format!("failed: {}", described(&fault)))
+            }
+            Some(_) => failed("answered another question".to_owned()),
         }
     }
 
@@ -143,10 +145,10 @@ impl EffectPort for AttemptEffects {
         let ordinal = self.first.saturating_add(ordinal);
         self.next.fetch_max(ordinal.saturating_add(1), Ordering::AcqRel);
         let is_request = side_effect.capability() == Capability::Fetch;
-        let (asked, has_sent) =
+        let (permit, has_sent) =
             (self.port.ask(call, ordinal, side_effect), Arc::clone(&self.has_sent));
         Box::pin(async move {
-            let permitted = asked.await;
+            let permitted = permit.await;
             if is_request && permitted.is_ok() {
                 has_sent.store(true, Ordering::Release);
             }
