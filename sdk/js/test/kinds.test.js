@@ -663,16 +663,25 @@ test("a strategy words its messages, and measures how long results wait", () => 
 });
 
 test("a channel's answers have the contract's form, and any other is an error", () => {
-  const of = (send, received = () => refused("no")) => channelOf({ channel: [channel({ send, received })] });
+  const of = (send, received = () => refused("no")) =>
+    channelOf({ channel: [channel({ send, received })] });
   const message = { id: "msg_1", attempt: 1, room: "r", text: "hello" };
   const send = (answer) => result(() => of(() => answer).send(message));
   assert.deepEqual(send(delivered("17")), { tag: "delivered", val: "17" });
   assert.equal(send(retry("later", 7)).val.afterMs !== undefined, true);
   assert.equal(send(undefined).error.tag, "other");
-  const request = { headers: [["x-token", "a token"]], query: "", body: new Uint8Array(), time: 7n };
+  const request = {
+    headers: [["x-token", "a token"]],
+    query: "",
+    body: new Uint8Array(),
+    time: 7n,
+  };
   const read = (answer) => result(() => of(() => delivered(), answer).received(request));
   const one = { id: "m1", sender: "ada", conversation: "C1", text: "hello" };
-  assert.deepEqual(read(() => received([one])), { tag: "messages", val: [one] });
+  assert.deepEqual(
+    read(() => received([one])),
+    { tag: "messages", val: [one] },
+  );
   assert.deepEqual(read(() => answerWith("{}", "json")).val, { bodyType: "json", body: "{}" });
   assert.equal(read(thrown(new Error("oops"))).error.tag, "other");
   const host = fakeHost({ proofs: [{ token: "a token" }] });

@@ -1007,7 +1007,10 @@ export type Reception =
 
 /** Returns a channel. Side effects are refused in `received`. */
 export function channel<
-  T extends { send(message: ChannelMessage): Delivery; received(request: ChannelRequest): Reception },
+  T extends {
+    send(message: ChannelMessage): Delivery;
+    received(request: ChannelRequest): Reception;
+  },
 >(definition: T | (new () => T)): T;
 /** The service has the message, under an id of its own. */
 export function delivered(remoteId?: string): Delivery;

@@ -16,9 +16,8 @@
 
 A module exports the tools and the classes in its namespace: subclasses of `Agent`, `Responder`,
 `Memory`, `SecurityAnalyzer`, `Condenser`, `DeliveryStrategy`, `Gate`, `Judge`, `SimulatedUser`,
-`Observer` and `Channel`. The capabilities are modules: `files`, `fetch`, `kv`, `secrets`, `model`, `config`,
-`log`, `progress`, `scratch`, `blobs`, `history`, `toolbox`,
-`programs`.
+`Observer` and `Channel`. The capabilities are modules: `files`, `fetch`, `kv`, `secrets`, `model`,
+`config`, `log`, `progress`, `scratch`, `blobs`, `history`, `toolbox`, `programs`.
 """
 
 from conclave_sdk import (
@@ -140,8 +139,8 @@ __all__ = [
     "actions",
     "background",
     "blobs",
-    "channel",
     "call",
+    "channel",
     "codec",
     "config",
     "delegate",

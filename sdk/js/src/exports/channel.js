@@ -12,12 +12,19 @@ export const channel = ({ channel: [one] }) => ({
       const given = { ...message, conversation: optional(conversation) };
       const delivery = settled("channel: send", one.send(given));
       const isFit = ["delivered", "retry", "refused", "unknown"].includes(delivery?.tag);
-      expect("channel: send", isFit, "delivered(), retry(reason), refused(reason) or unknown(reason)");
+      expect(
+        "channel: send",
+        isFit,
+        "delivered(), retry(reason), refused(reason) or unknown(reason)",
+      );
       return deliveryTo(delivery);
     }),
   received: ({ time, ...request }) =>
     boundary(() => {
-      const reception = settled("channel: received", one.received({ ...request, time: Number(time) }));
+      const reception = settled(
+        "channel: received",
+        one.received({ ...request, time: Number(time) }),
+      );
       const isFit = ["messages", "answer", "refused"].includes(reception?.tag);
       expect("channel: received", isFit, "received(messages), answerWith(body) or refused(reason)");
       return receptionTo(reception);
