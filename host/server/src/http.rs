@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
-use axum::http::header::{HeaderMap, HeaderName, SET_COOKIE};
+use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, SET_COOKIE};
 use axum::http::{StatusCode, Uri};
 use axum::middleware::from_fn;
 use axum::response::sse::{Event, KeepAlive, Sse};
