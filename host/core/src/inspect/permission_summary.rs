@@ -185,9 +185,14 @@ fn may_shape(setup: &Setup, plugin: &PluginName) -> Vec<String> {
         .iter()
         .filter(|observer| observer.plugin == *plugin)
         .map(|observer| may_observe(observer.events.as_ref()));
+    let channels = setup.channels.iter().filter(|(_, it)| it.plugin.as_ref() == Some(plugin));
+    let channels = channels.map(|(channel, _)| {
+        format!("read what is sent on the channel {channel}, and say who wrote what comes from it")
+    });
     of_tasks
         .chain(gates.into_iter().map(|what| format!("change or stop {what}")))
         .chain(observes)
+        .chain(channels)
         .collect()
 }
 
