@@ -10,7 +10,7 @@ use ValueShape::{
     Text, Texts, Whole,
 };
 
-use super::{ModelServerConfig, OidcConfig, channels, grants};
+use super::{ModelServerConfig, OidcConfig, ServerLimits, channels, grants};
 use crate::policy::roles::Role;
 use crate::setup::{CondenseRules, GateRule, LoopRules, ObserverRule};
 use crate::types::delegation::CONVERSATION_MAX;
@@ -362,17 +362,24 @@ const SETUP: &[ConfigKey] = &[
     key(SECRET_FROM, "env", TEXT, r#"env = "MET_TOKEN""#, "An environment variable."),
     key(SECRET_FROM, "file", TEXT, r#"file = "token.txt""#, "A file, from the config's folder; its first line is the secret."),
     key(SECRET_FROM, "command", TEXTS, r#"command = ["pass", "show", "met"]"#, "A program and its arguments; the first line of its output is the secret."),
-    key(PLUGIN, "source", Either(&[TEXT, Table(SOURCE)]), r#"source = "./x.wasm""#, "`stock:NAME`, the path of a .wasm file from the config's folder, `https://…#sha256=…`, `oci://…` by tag or digest, or a table for an MCP server. The lock pins the digest of a tag.").required(),
+    key(PLUGIN, "source", Either(&[TEXT, Table(SOURCE)]), r#"source = "./x.wasm""#, "`stock:NAME`, the path of a .wasm file from the config's folder, `https://…#sha256=…`, `oci://…` by tag or digest, `mcp:COMMAND`, or a table for an MCP server. The lock pins the digest of a tag.").required(),
     key(PLUGIN, "require_signed", Table(SIGNATURES), r#"require_signed = { threshold = 2, keys = ["alice", "bob"] }"#, "The signatures that this component needs, in place of those that `[trust]` requires.").otherwise("as in `[trust]`"),
     key(PLUGIN, "grants", Table(GRANTS), r#"grants.tools = ["search.*"]"#, "The capabilities of the plugin. What is not listed is denied."),
     key(PLUGIN, "limits", Table(LIMITS), r#"limits = { memory = "64 MiB" }"#, "The limits of one call of the plugin."),
     key(PLUGIN, "config", Free, r#"config = { units = "celsius" }"#, "The plugin's own settings."),
     key(PLUGIN, "describe", Texts, r#"describe = { "get_issue" = "An issue of our tracker, with its comments.", "get_issue.number" = "The number behind the #." }"#, "Descriptions of its tools in place of its own, by `TOOL`, and of their arguments, by `\"TOOL.ARGUMENT\"`; the names are those here. For a tool of a server or a component that says too little to a model. The lock pins the plugin's own texts."),
-    key(SOURCE, "mcp", Table(MCP), r#"mcp = { command = ["my-server"] }"#, "A server that speaks the Model Context Protocol: a program, or a URL. It runs outside the sandbox, and grants do not restrict it.").required(),
-    key(MCP, "command", TEXTS, r#"command = ["my-server", "--stdio"]"#, "The program and its arguments. It runs with your permissions, outside the sandbox, and communicates over stdin and stdout.").otherwise("required without `url`"),
-    key(MCP, "env", Texts, r#"env = { LANG = "C.UTF-8" }"#, "Its environment variables besides `PATH` and `HOME`. Not for secrets."),
+    key(SOURCE, "mcp", Table(MCP), r#"mcp = { command = ["my-server"] }"#, "A server that speaks the Model Context Protocol: a program, which `grants.files` and `grants.fetch` restrict, or a URL. In short `source = \"mcp:my-server --stdio\"`.").required(),
+    key(MCP, "command", TEXTS, r#"command = ["my-server", "--stdio"]"#, "The program and its arguments. The kernel confines it to the grants of the plugin; it communicates over stdin and stdout.").otherwise("required without `url`"),
+    key(MCP, "env", Texts, r#"env = { LANG = "C.UTF-8" }"#, "Its environment variables besides `PATH`, `HOME` and `TMPDIR`. Not for secrets."),
     key(MCP, "keys", Free, r#"keys = { API_KEY = { env = "API_KEY" } }"#, "Its environment variables that hold keys, each with a source: `env`, `file` or `command`."),
     key(MCP, "cwd", TEXT, r#"cwd = "servers""#, "Its working directory, from the config's folder.").otherwise("the config's folder"),
+    key(MCP, "unconfined", Flag, "unconfined = false", "Whether it runs with your permissions, your files and your network, so that no grant holds it back.").flag(false),
+    key(MCP, "read", TEXTS, r#"read = ["/opt/node"]"#, "Files and folders of this machine that it may read, besides `grants.files`, those of the system, and those of its interpreter and package; from the config's folder."),
+    key(MCP, "starts", TEXTS, r#"starts = ["/usr/bin/git"]"#, "The programs that it may start, or folders of programs, besides itself and its interpreter; from the config's folder."),
+    key(MCP, "memory", Size { least: 1 << 20, most: COUNT_MAX }, r#"memory = "1 GiB""#, "The limit of memory of the program and all that it starts.").size(ServerLimits::MEMORY),
+    key(MCP, "cpu", Duration { least: 1_000, most: 604_800_000 }, r#"cpu = "1 h""#, "The limit of computing time from its start, with all that it starts. It is started anew at the next call.").time(ServerLimits::CPU_MS),
+    key(MCP, "processes", Whole { least: 1, most: 4_096 }, "processes = 128", "The maximum number of processes and threads at once, of the program and all that it starts.").count(ServerLimits::PROCESSES as u64),
+    key(MCP, "file_size", Size { least: 4 << 10, most: COUNT_MAX }, r#"file_size = "64 MiB""#, "The size limit of a file that it writes.").size(ServerLimits::FILE_SIZE),
     key(MCP, "url", TEXT, r#"url = "http://127.0.0.1:3000/mcp""#, "The URL of a running server.").otherwise("required without `command`"),
     key(MCP, "key", Table(MCP_KEY), r#"key = { env = "MY_KEY" }"#, "The source of the key for `url`, which is sent as a bearer token."),
     key(MCP, "tools", TEXTS, r#"tools = ["get_issue", "list_*"]"#, "The tools to serve, by the server's names or the names here; `*` at the end stands for any rest. Of more than 256 the first 256 that the server lists are served.").otherwise("all"),

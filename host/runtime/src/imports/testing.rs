@@ -31,6 +31,7 @@ pub(crate) fn setup() -> PluginSetup {
         sha256: String::new(),
         mcp: false,
         server: String::new(),
+        confinement: None,
         provenance: Provenance::default(),
     };
     PluginSetup {

@@ -155,7 +155,9 @@ impl CallAccess {
         let model = request.model.as_deref().unwrap_or("default");
         let smallest = || Some(format!("[plugins.{plugin}] grants.model = [{model:?}]"));
         if let Err(record) = self.rights().require(Capability::Model, model, smallest) {
-            return Err(self.refused(*record));
+            let denial = record.denial.clone();
+            self.refused(*record);
+            return Err(ModelCallFailure(ModelError::Denied { denial }));
         }
         let ordinal = self.0.requests.fetch_add(1, Ordering::Relaxed);
         let before = self.0.trace.models.get(&ordinal).map(|logged| logged.before(&request));
@@ -204,15 +206,18 @@ impl CallAccess {
         }
     }
 
-    fn refused(&self, record: DenialRecord) -> ModelCallFailure {
-        let denial = record.denial.clone();
+    /// Records a refusal that the host of the program gave in the course of this call, such as the
+    /// proxy of a server.
+    pub fn refused(&self, record: DenialRecord) {
+        if self.is_over() {
+            return;
+        }
         let mut denials = self.0.denials.lock().unwrap_or_else(PoisonError::into_inner);
         // Each denial is recorded once, because a closure can repeat it ten thousand times.
         if !denials.contains(&record) {
             self.0.observer.denied(self.0.call, &record);
             denials.push(record);
         }
-        ModelCallFailure(ModelError::Denied { denial })
     }
 
     fn is_over(&self) -> bool {

@@ -494,6 +494,7 @@ impl Plugin {
             sha256: String::new(),
             mcp: false,
             server: String::new(),
+            confinement: None,
             provenance: Provenance::default(),
         })
     }
