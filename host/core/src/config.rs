@@ -7,6 +7,7 @@ mod address;
 mod amounts;
 pub mod assemble;
 mod background;
+pub mod changes;
 mod channels;
 pub mod confusables;
 pub(crate) mod depth;

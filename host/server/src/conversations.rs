@@ -218,6 +218,27 @@ impl Conversations {
         verified
     }
 
+    /// Whether webhooks come in on the channel.
+    pub(crate) fn takes_hooks(&self, channel: &ChannelId) -> bool {
+        self.current.prepared().endpoints().serves(channel)
+    }
+
+    /// Checks that messages come in on a channel. Its conversations have the access with which they
+    /// began; that of the config which was read last counts too, for each message.
+    ///
+    /// # Errors
+    /// `no_access`.
+    pub(crate) fn check_access(&self, channel: &ChannelId) -> Result<(), Refusal> {
+        let prepared = self.current.prepared();
+        match prepared.setup().channels.get(channel) {
+            Some(binding) if !binding.access.may_write() => {
+                let what = format!("nothing comes in on the channel {channel}");
+                Err(Refusal::new(RefusalCode::NoAccess, what))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The conversation for a message of a webhook, signed at that time: the one that it names, if the
     /// channel reads along in it or began it; else the channel's own, which begins with its first
     /// message.

@@ -12,6 +12,7 @@ mod parts;
 mod rights;
 mod run;
 mod runs;
+mod talk;
 mod text;
 
 use axum::http::StatusCode;
@@ -28,11 +29,19 @@ use crate::sessions::{Credential, Session};
 const STYLE: (&str, &str) = ("text/css; charset=utf-8", include_str!("page/page.css"));
 const LIVE: (&str, &str) = ("text/javascript; charset=utf-8", include_str!("page/live.js"));
 const INBOX: (&str, &str) = ("text/javascript; charset=utf-8", include_str!("page/inbox.js"));
+const CHAT_STYLE: (&str, &str) = ("text/css; charset=utf-8", include_str!("page/chat.css"));
+const CHAT: (&str, &str) = ("text/javascript; charset=utf-8", include_str!("page/chat.js"));
 const ICON: (&str, &str) = ("image/svg+xml", include_str!("page/icon.svg"));
 
 /// The files of the pages, which need no session.
-pub(crate) const FILES: [(&str, (&str, &str)); 4] =
-    [("/page.css", STYLE), ("/live.js", LIVE), ("/inbox.js", INBOX), ("/icon.svg", ICON)];
+pub(crate) const FILES: [(&str, (&str, &str)); 6] = [
+    ("/page.css", STYLE),
+    ("/live.js", LIVE),
+    ("/inbox.js", INBOX),
+    ("/chat.css", CHAT_STYLE),
+    ("/chat.js", CHAT),
+    ("/icon.svg", ICON),
+];
 
 /// The places of the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +80,11 @@ impl Place {
         }
     }
 
+    /// Whether the place shows one config at a time.
+    fn is_of_one_config(self) -> bool {
+        matches!(self, Self::Budgets | Self::Rights | Self::Audit)
+    }
+
     /// The action that a person must be allowed to see the place.
     fn action(self) -> Action {
         match self {
@@ -89,6 +103,7 @@ pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<Server>)> {
     let file = |(path, (kind, text))| (path, get(async move || ([(CONTENT_TYPE, kind)], text)));
     // The address of a form is that of its page, for a browser that asks for it later.
     let pages = [
+        ("/", get(talk::show)),
         ("/runs", get(runs::list).post(act::start)),
         ("/runs/{run}", get(run::show)),
         ("/runs/{run}/messages", post(act::say).get(act::to_run)),
@@ -137,11 +152,15 @@ impl IntoResponse for PageFailure {
 /// to the page of the request.
 pub(crate) fn refused(failure: Failure, login: Option<&LoginForm<'_>>) -> Response {
     let (status, body) = failure.into_parts();
-    let message = body["message"].as_str().unwrap_or_default();
+    let message = text::sentence(body["message"].as_str().unwrap_or_default());
+    let configs = body["configs"].as_array().filter(|_| status == StatusCode::BAD_REQUEST);
+    // Whoever has not tried to log in yet has made no mistake.
+    let is_first_look = login.is_some_and(|login| !login.was_refused);
     let title = match status {
         StatusCode::UNAUTHORIZED => "Log in",
         StatusCode::NOT_FOUND => "Not found",
         StatusCode::FORBIDDEN => "Not allowed",
+        _ if configs.is_some() => "Choose a config",
         _ => "That failed",
     };
     let page = document(
@@ -150,19 +169,27 @@ pub(crate) fn refused(failure: Failure, login: Option<&LoginForm<'_>>) -> Respon
         None,
         &html! {
             h1 { (title) }
-            p.problem role="alert" { (message) }
-            @if let Some(login) = login.filter(|_| status == StatusCode::UNAUTHORIZED) { (login) }
-            // The page is of one config, and the address names none.
-            @if let Some(login) = login && status == StatusCode::BAD_REQUEST
-                && let Some(configs) = body["configs"].as_array() {
-                ul.configs {
-                    @for name in configs.iter().filter_map(|name| name.as_str()) {
-                        li {
-                            a href=(text::address(login.page, [("config", Some(name))])) {
-                                (text::foreign(name))
+            @match (login, configs) {
+                // The page is of one config, and the address names none.
+                (Some(login), Some(configs)) => {
+                    p { "This page shows one config at a time." }
+                    ul.choices {
+                        @for name in configs.iter().filter_map(|name| name.as_str()) {
+                            li {
+                                a.button href=(text::address(login.page, [("config", Some(name))])) {
+                                    (text::foreign(name))
+                                }
                             }
                         }
                     }
+                }
+                (Some(login), None) if status == StatusCode::UNAUTHORIZED => {
+                    p.problem[!is_first_look] role="alert" { (message) }
+                    (login)
+                }
+                _ => {
+                    p.problem role="alert" { (message) }
+                    p { a href="/runs" { "All runs" } }
                 }
             }
         },
@@ -193,7 +220,7 @@ fn document(
                 link rel="stylesheet" href="/page.css";
                 script src="/live.js" type="module" {}
             }
-            body {
+            body class=[session.is_none().then_some("alone")] {
                 a.skip href="#content" { "Skip to the content" }
                 header.top {
                     a.home href="/runs" { "Conclave" }
@@ -207,13 +234,16 @@ fn document(
 }
 
 fn navigation(here: Option<Place>, session: &Session) -> Markup {
-    let may = |place: &Place| session.may(place.action(), None).is_ok();
+    let may = |place: &Place| session.may_somewhere(place.action());
+    let config = |place: &Place| {
+        session.config().or(session.configs().next().filter(|_| place.is_of_one_config()))
+    };
     html! {
         nav aria-label="Pages" {
             ul {
                 @for place in Place::ALL.iter().filter(|place| may(place)) {
                     li {
-                        a href=(text::address(place.path(), [("config", session.config())]))
+                        a href=(text::address(place.path(), [("config", config(place))]))
                             aria-current=[(here == Some(*place)).then_some("page")] {
                             (place.name())
                         }
@@ -237,14 +267,18 @@ fn navigation(here: Option<Place>, session: &Session) -> Markup {
 
 /// The configs that the person sees, if there are several: each leads to its part of the place.
 fn chooser(here: Option<Place>, session: &Session) -> Markup {
-    let path = here.unwrap_or(Place::Runs).path();
+    let here = here.unwrap_or(Place::Runs);
+    let path = here.path();
     html! {
         @if session.configs().next().is_some() {
             nav.configs aria-label="Configs" {
                 ul {
-                    li {
-                        a href=(path) aria-current=[session.config().is_none().then_some("true")] {
-                            "All configs"
+                    @if !here.is_of_one_config() {
+                        li {
+                            a href=(path)
+                                aria-current=[session.config().is_none().then_some("true")] {
+                                "All configs"
+                            }
                         }
                     }
                     @for name in session.configs() {

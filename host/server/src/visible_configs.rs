@@ -1,11 +1,11 @@
 //! The configs that a person sees at a server of several. Lists are put together from those alone,
 //! each by the server of its config with the person's role there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use conclave_core::policy::roles::{Action, RoleRefusal};
+use conclave_core::policy::roles::{Action, Role, RoleRefusal};
 use conclave_core::types::ids::RoomId;
 use conclave_runtime::store::{RunListPlace, RunRow};
 use serde_json::{Value, json};
@@ -57,6 +57,17 @@ impl VisibleConfigs {
         match &*self.0 {
             [_] => Vec::new(),
             several => several.iter().map(|config| config.server.name()).collect(),
+        }
+    }
+
+    /// The names of the configs with the person's role at each, if there are several.
+    pub(crate) fn roles(&self) -> Vec<(Arc<str>, Role)> {
+        let of = |config: &VisibleConfig| {
+            (Arc::from(config.server.name()), config.session.identity.role)
+        };
+        match &*self.0 {
+            [_] => Vec::new(),
+            several => several.iter().map(of).collect(),
         }
     }
 
@@ -150,6 +161,22 @@ impl VisibleConfigs {
         Ok(runs.iter().map(|run| all.get(&key(run)).copied().unwrap_or(0)).collect())
     }
 
+    /// The runs among these that wait for a person. A conversation that waits for its next message
+    /// does not.
+    pub(crate) async fn waiting(&self, runs: &[ListedRun]) -> Result<BTreeSet<RoomId>, Failure> {
+        let mut waiting = BTreeSet::new();
+        for VisibleConfig { server, .. } in self.0.iter() {
+            let read = server.read(|reader, _| Ok(reader.waits_for_people(None)?.0));
+            waiting.extend(read.await?.into_iter().filter_map(|wait| {
+                let id = wait.room.run();
+                let run = runs.iter().find(|run| run.row.run == id)?;
+                let is_for_person = wait.wait.asks_approval() || !run.row.is_conversation();
+                is_for_person.then_some(id)
+            }));
+        }
+        Ok(waiting)
+    }
+
     /// The calls and questions that wait for a person, the oldest first.
     pub(crate) async fn questions(&self) -> Result<QuestionPage, Failure> {
         let mut all = QuestionPage { questions: Vec::new(), damaged: Vec::new() };
@@ -173,6 +200,7 @@ impl VisibleConfigs {
                 folds: folds.open_runs(),
                 folded_records: folds.records(),
                 read_questions: server.open_questions().read(),
+                hooks: server.hook_counts().all(),
             };
             all.push(ConfigFigures { config: server.config_name(), totals, server: of_server });
         }

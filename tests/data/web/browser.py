@@ -1,11 +1,12 @@
 """A person in a browser: logs in, starts a run, watches it, approves a call, reads a difference and
-applies it, while the server is restarted. axe-core looks at each page, in both colour schemes and
+applies it, while the server is restarted; finds events, decides by keys, and logs out. axe-core looks at each page, in both colour schemes and
 at three widths. Playwright drives a Chromium; its commands go by the debugging protocol, so that the
 page's content security policy stays as it is.
 
 Usage: browser.py CHROMIUM AXE URL TOKEN SCREENSHOTS. Writes `restart` when the server is to be
 started again, and reads a line when it was. Exits with 3 if there is no Chromium."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -80,13 +81,20 @@ class Story:
         expect(page.get_by_role("heading", level=1)).to_contain_text("done", ignore_case=True)
         expect(page.locator("body")).to_contain_text("it ran")
         self.look("run-done")
+        self.find_event()
         for part in ["background", "audit"]:
             self.go(f"/runs/{run}/{part}")
             self.look(part)
         self.apply(run)
+        self.decide_by_keys()
         self.go("/")
         expect(page.get_by_role("textbox").first).to_be_visible()
+        # The conversations are a place like the others.
+        place = page.get_by_role("navigation", name="Pages").get_by_text("Conversations")
+        expect(place).to_have_attribute("aria-current", "page")
         self.look("conversation")
+        page.get_by_role("button", name="Log out").click()
+        expect(page.get_by_label("Token")).to_be_visible()
 
     def log_in(self) -> None:
         self.page.get_by_label("Token").fill(self.token)
@@ -126,6 +134,63 @@ class Story:
         page.get_by_role("button", name="Approve").click()
         expect(page.get_by_role("status").filter(has_text="approved")).to_be_visible()
         expect(page.get_by_text("Nothing waits for a person.")).to_be_visible()
+
+    def find_event(self) -> None:
+        """Opens events by their bars in the waterfall, and by their addresses."""
+        page = self.page
+        # A bar can be narrower than a pointer.
+        page.locator("[data-event].k-tool").first.dispatch_event("click")
+        line = page.locator("ol.rows li", has=page.locator("summary:focus"))
+        expect(line).to_be_in_viewport()
+        expect(line).to_contain_text("tool writer.forge")
+        line.get_by_role("link", name="Address of this event").click()
+        expect(page).to_have_url(re.compile(r"\?event=(.+)#e\1$"))
+        expect(page.locator("li:target details[open]")).to_be_in_viewport()
+
+    def decide_by_keys(self) -> None:
+        """Decides without a pointer. What is decided while the list moves is not decided."""
+        page = self.page
+        for _ in range(2):
+            self.start()
+        self.go("/inbox")
+        questions = page.locator(".questions > li")
+        expect(questions).to_have_count(2)
+        page.evaluate(
+            """() => {
+                window.tried = new Promise((resolve) => {
+                    document.addEventListener("changed", function tries() {
+                        if (document.querySelectorAll(".questions > li").length < 3) return;
+                        document.removeEventListener("changed", tries);
+                        document.querySelector("form[data-decide=approve]").requestSubmit();
+                        resolve();
+                    });
+                });
+            }"""
+        )
+        self.start()
+        page.evaluate("window.tried")
+        expect(page.locator(".keys")).to_contain_text("nothing was decided")
+        expect(questions).to_have_count(3)
+        expect(page.locator(".moving")).to_have_count(0)
+        refuse = page.locator(".bulk button")
+        expect(refuse).to_be_hidden()
+        page.keyboard.press("j")
+        expect(questions.first).to_be_focused()
+        page.keyboard.press("w")
+        expect(questions.first.locator(".why")).to_have_attribute("open", "")
+        page.keyboard.press("x")
+        questions.nth(1).focus()
+        page.keyboard.press("x")
+        expect(refuse).to_have_text("Refuse 2 selected")
+        self.look("inbox-selected")
+        page.get_by_label("Reason for the selected calls").fill("not today")
+        refuse.click()
+        expect(page.get_by_role("status").filter(has_text="2 calls were refused")).to_be_visible()
+        expect(questions).to_have_count(1)
+        expect(page.locator(".moving")).to_have_count(0)
+        page.keyboard.press("j")
+        page.keyboard.press("a")
+        expect(page.get_by_role("status").filter(has_text="approved")).to_be_visible()
 
     def apply(self, run: str) -> None:
         page = self.page

@@ -5,11 +5,11 @@
 //! For manual tests see `docs/use/mcp.md`.
 
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use conclave_test_support::{Rig, bare, cache, program, stepping, until};
+use conclave_test_support::{Rig, bare, cache, free_port, program, stepping, until};
 use serde_json::{Value, json};
 
 use crate::cli::{conclave, text};
@@ -210,10 +210,7 @@ struct OverHttp(Child, u16);
 
 impl OverHttp {
     fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .and_then(|free| free.local_addr())
-            .expect("a free port")
-            .port();
+        let port = free_port();
         let mut command = bare(python());
         command
             .args([data("server.py"), "http".to_owned(), port.to_string()])

@@ -8,6 +8,7 @@ mod channels;
 pub(crate) mod client;
 mod configs;
 mod hooks;
+mod incidents;
 mod pages;
 pub(crate) mod people;
 mod provider;

@@ -2,11 +2,12 @@
 //! page of a run has the same, with the tasks that spent it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Html;
-use conclave_core::inspect::amounts::{money, thousands, took};
+use conclave_core::inspect::amounts::{bytes, money, thousands, took};
 use conclave_core::inspect::timeline::{RowSubject, Timeline};
 use conclave_core::policy::budget::{Budget, BudgetUse, describe};
 use conclave_core::types::usage::Spent;
@@ -41,7 +42,7 @@ pub(super) async fn of_run(
     Ok(part(RunPart::Budget, &budget.row, &session, &run_view(&budget, &folded.timeline)))
 }
 
-pub(super) fn view(budgets: &[RunBudget], has_more: bool) -> Markup {
+pub(super) fn view(budgets: &[Arc<RunBudget>], has_more: bool) -> Markup {
     let all = budgets.iter().fold(Spent::default(), |all, budget| all.plus(budget.spent()));
     html! {
         h1 { "Budgets" }
@@ -109,16 +110,31 @@ pub(super) fn budget_bars(uses: &[BudgetUse]) -> Markup {
         @if !uses.is_empty() {
             ul.budgets aria-label="Budget" {
                 @for BudgetUse { budget, used, limit } in uses {
-                    @let name = budget.key().trim_start_matches("limits.run.");
+                    @let (name, show) = amount_of(*budget);
                     li {
-                        span { (name.replace('_', " ")) }
+                        span { (name) }
                         meter min="0" max=(limit) value=(used.min(limit)) aria-label=(name)
                             high=(limit - limit / 5) optimum="0" {}
-                        span.num { (budget.show(*used)) " of " (budget.show(*limit)) }
+                        span.num { (show(*used)) " of " (show(*limit)) }
                     }
                 }
             }
         }
+    }
+}
+
+/// The name of a budget beside its bar, and how its amounts are written there: without the unit that
+/// the name says.
+fn amount_of(budget: Budget) -> (&'static str, fn(u64) -> String) {
+    match budget {
+        Budget::Turns => ("steps", thousands),
+        Budget::Tokens => ("tokens", thousands),
+        Budget::ModelCalls => ("model calls", thousands),
+        Budget::ToolCalls => ("tool calls", thousands),
+        Budget::Cost => ("cost", money),
+        Budget::Cpu => ("computed", took),
+        Budget::Wall => ("time", took),
+        Budget::History => ("history", bytes),
     }
 }
 

@@ -1,4 +1,4 @@
-// The page of `conclave serve`. Text of people, agents and models is only ever set as text. The
+// The page of conversations. Text of people, agents and models is only ever set as text. The
 // server's transcript is the only state; messages that it has not confirmed are kept with their keys
 // and sent again, and the server takes each key once.
 "use strict";
@@ -11,6 +11,9 @@ const greeting = ["greeting", "task", "description", "agent", "usage"].map(eleme
 const [picker, begin, statusLine, problem] = ["conversations", "begin", "status", "problem"].map(element);
 const configPicker = element("config");
 
+// The config of the page, if its address names one of several.
+const CONFIG = new URLSearchParams(location.search).get("config");
+const ofConfig = (name) => `/api/conversations${name ? `?config=${encodeURIComponent(name)}` : ""}`;
 const PENDING = "conclave-pending";
 const RETRY = 3000;
 const NO_ACCESS = "This browser has no access. Open the address that `conclave serve` printed, or log in with your token.";
@@ -322,8 +325,7 @@ function sendAll() {
 }
 
 // Of several configs, a new conversation is one of the config that is chosen.
-const beginOne = () =>
-  call(`/api/conversations${configPicker.value ? `?config=${encodeURIComponent(configPicker.value)}` : ""}`, {});
+const beginOne = () => call(ofConfig(configPicker.value || CONFIG), {});
 
 function showConfigs(names) {
   const chosen = configPicker.value;
@@ -333,7 +335,7 @@ function showConfigs(names) {
 }
 
 async function list(chosen) {
-  const { conversations, configs } = await call("/api/conversations");
+  const { conversations, configs } = await call(ofConfig(CONFIG));
   showConfigs(configs ?? []);
   const name = ({ config, title }) => (configs ? `${config}: ` : "") + (title || "New conversation");
   picker.replaceChildren(...conversations.map((conversation) => {
@@ -377,8 +379,10 @@ async function start() {
       // Neither the history nor a screenshot keeps it.
       history.replaceState(null, "", "/");
       await call("/api/session", { token });
+      // The server writes the navigation of whoever is logged in.
+      return location.reload();
     }
-    await list(token ? "" : hash);
+    await list(hash);
     login.hidden = true;
     text.focus();
   } catch (error) {
@@ -394,7 +398,7 @@ login.addEventListener("submit", async (event) => {
   secret.value = "";
   try {
     await call("/api/session", { token });
-    await start();
+    location.reload();
   } catch (error) {
     fail(error);
   }

@@ -32,7 +32,7 @@ impl EventAddress {
     }
 
     /// The id of the event's element.
-    fn id(&self) -> String {
+    pub(super) fn id(&self) -> String {
         format!("e{}", self.0)
     }
 

@@ -20,6 +20,7 @@ function mark() {
 }
 
 document.addEventListener("changed", () => {
+  countSelected();
   const now = places();
   if (now === before) return;
   [before, moved] = [now, performance.now()];
@@ -28,10 +29,20 @@ document.addEventListener("changed", () => {
 // A field that grows, or a window that changes its size, moves the list too, by the reader's own hand.
 addEventListener("resize", () => { before = places(); });
 
+// What the button of the selected calls would do.
+function countSelected() {
+  const button = document.querySelector(".bulk button");
+  const count = document.querySelectorAll("input[name=question]:checked").length;
+  if (button) button.textContent = `Refuse ${count} selected`;
+}
+document.addEventListener("change", countSelected);
+
 document.addEventListener("submit", (event) => {
   if (!event.target.dataset.decide || !isMoving()) return;
   event.preventDefault();
-  keys.querySelector("[role=status]").textContent = " The list has just changed; nothing was decided.";
+  const status = keys.querySelector("[role=status]");
+  status.textContent = " The list has just changed; nothing was decided.";
+  setTimeout(() => { status.textContent = ""; }, 4000);
 }, true);
 
 document.addEventListener("keydown", (event) => {
@@ -53,4 +64,5 @@ document.addEventListener("keydown", (event) => {
 });
 
 keys.hidden = false;
+countSelected();
 mark();

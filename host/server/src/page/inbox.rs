@@ -25,7 +25,9 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::rights::layers;
-use super::text::{age, exact, exact_block, foreign, foreign_block, path_part, run_path};
+use super::text::{
+    age, exact, exact_block, first_line, foreign, foreign_block, path_part, run_path,
+};
 use super::{PageFailure, Place, now, page};
 use crate::api::acting::failed;
 use crate::api::views::{PersonQuestion, QuestionPage};
@@ -202,15 +204,16 @@ pub(super) fn view(
             @if all.is_empty() {
                 p.empty { "Nothing waits for a person." }
             } @else {
-                @if all.iter().any(is_refusable) { (refuse_selected()) }
                 ol.questions data-keyed { @for (question, files) in all { (item(question, (files, shows_why), now)) } }
+                @if all.iter().any(is_refusable) { (refuse_selected()) }
             }
         }
         script src="/inbox.js" type="module" {}
     }
 }
 
-/// The form that refuses the selected calls, each for the arguments that were shown.
+/// The form that refuses the selected calls, each for the arguments that were shown. It is seen as
+/// soon as one is selected.
 fn refuse_selected() -> Markup {
     html! {
         form.bulk id=(BULK) method="post" action=(REFUSE) data-decide="refuse-selected" {
@@ -227,7 +230,7 @@ fn may_refuse(PersonQuestion { question, may_settle, .. }: &PersonQuestion) -> b
 }
 
 fn item(of: &PersonQuestion, (files, shows_why): (&FilesNow, bool), now: Millis) -> Markup {
-    let PersonQuestion { config, question, is_live, may_settle, may_inspect } = of;
+    let PersonQuestion { config, question, message, is_live, may_settle, may_inspect } = of;
     let shows_why = shows_why && *may_inspect;
     let (kind, title) = match &question.kind {
         QuestionKind::Approval(subject) => ("approval", exact(&subject.request.tool)),
@@ -246,6 +249,9 @@ fn item(of: &PersonQuestion, (files, shows_why): (&FilesNow, bool), now: Millis)
                 span.kind { (kind) }
                 @if let Some(config) = config { span.config { (foreign(config)) } }
                 h2 { (title) }
+                @if let Some(subject) = question.subject() {
+                    span { "for " (foreign(&subject.request.caller.to_string())) }
+                }
                 span.faint { (age(question.since, now)) (expiry(question, *is_live, now)) }
             }
             @match &question.kind {
@@ -259,7 +265,10 @@ fn item(of: &PersonQuestion, (files, shows_why): (&FilesNow, bool), now: Millis)
                 dd { (chain(question)) }
                 @if let Some(subject) = question.subject() { (reasons(subject)) }
                 dt { "Run" }
-                dd { a href=(run_path(question.run.as_str())) { code { (question.run) } } }
+                dd {
+                    a href=(run_path(question.run.as_str())) { (foreign(first_line(message))) }
+                    " " code.faint { (question.run) }
+                }
             }
             @if let Some(subject) = question.subject().filter(|_| shows_why) { (why(subject)) }
             @if !question.is_open() {
@@ -361,7 +370,10 @@ fn arguments(request: &ApprovalRequest, files: &FilesNow) -> Markup {
         dl.arguments {
             @match &request.arguments {
                 Value::Object(fields) => {
-                    @for (name, argument) in fields {
+                    // Those of one line first: they say what the others are for.
+                    @let has_lines = |value: &Value| value.as_str().is_some_and(|it| it.contains('\n'));
+                    @let (long, short): (Vec<_>, Vec<_>) = fields.iter().partition(|it| has_lines(it.1));
+                    @for (name, argument) in short.into_iter().chain(long) {
                         dt { (exact(name)) }
                         dd {
                             (value(argument))
@@ -402,7 +414,10 @@ fn reasons(ApprovalSubject { request, effects, .. }: &ApprovalSubject) -> Markup
             }
         }
         dt { "Why it asks" }
-        dd { (foreign(&request.source)) }
+        dd {
+            @if request.rule().is_some() { "The rule at " }
+            (foreign(&request.source))
+        }
         @if rated.is_some() || request.risk_reason.is_some() {
             dt { "Risk" }
             dd {

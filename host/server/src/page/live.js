@@ -187,6 +187,20 @@ async function refreshEvents(page) {
     show(list, list.dataset.from === from ? page : await read(addressOf(list)))));
 }
 
+// A bar of the waterfall leads to its event, whose line may be outside of the document.
+document.addEventListener("click", (event) => {
+  const id = event.target.dataset?.event;
+  if (!id) return;
+  const line = document.getElementById(id);
+  if (!line) {
+    location.href = `${location.pathname}?event=${encodeURIComponent(id.slice(1))}#${id}`;
+    return;
+  }
+  line.querySelector("details").open = true;
+  line.scrollIntoView({ block: "center" });
+  line.querySelector("summary").focus({ preventScroll: true });
+});
+
 document.addEventListener("click", async (event) => {
   const link = event.target.closest?.("a[data-expand]");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -211,4 +225,6 @@ if (events) {
   // What an address names was in the window before the lists above it were made.
   document.querySelector(":target")?.scrollIntoView();
 }
+// On a narrow screen the place of the page can be outside of the bar.
+document.querySelectorAll(".top [aria-current]").forEach((link) => link.scrollIntoView({ block: "nearest", inline: "nearest" }));
 poll();

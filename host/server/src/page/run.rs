@@ -1,5 +1,5 @@
-//! `/runs/{run}`: one run. Its state and amounts, the tree of its tasks, a waterfall of its rooms,
-//! and its events in tree order, some at a time. Each event has an address.
+//! `/runs/{run}`: one run. Its state and amounts, the tree of its tasks as a waterfall, and its
+//! events in tree order, some at a time. Each event has an address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,9 +11,10 @@ use axum::response::Response;
 use conclave_core::inspect::amounts::{moment, money, plural, thousands, took};
 use conclave_core::inspect::foreign_text::readable;
 use conclave_core::inspect::prompts::{ModelPrompt, RowPrompts, prompts};
+use conclave_core::inspect::telling::Tone;
 use conclave_core::inspect::timeline::groups::{RowGroup, group, span};
 use conclave_core::inspect::timeline::row_text::{tooltip, words};
-use conclave_core::inspect::timeline::{Lane, RowSubject, Timeline, TimelineRow};
+use conclave_core::inspect::timeline::{RowSubject, Timeline, TimelineRow};
 use conclave_core::policy::roles::Action;
 use conclave_core::types::ids::{Millis, RoomId};
 use conclave_runtime::blocking;
@@ -26,7 +27,7 @@ use super::act;
 use super::budgets::budget_bars;
 use super::event::{EventAddress, addresses, event};
 use super::parts::{RunPart, tabs};
-use super::text::{address, age, badge, foreign, foreign_block, markdown, run_path};
+use super::text::{address, age, foreign, foreign_block, markdown, run_path, state, tone_class};
 use super::{PageFailure, Place, now, page};
 use crate::api::acting::failed;
 use crate::folds::FoldedRun;
@@ -35,7 +36,7 @@ use crate::sessions::Session;
 
 /// Events on a page.
 const EVENTS: usize = 200;
-/// Bars of all lanes together: a browser draws more only slowly.
+/// Bars of all tasks together: a browser draws more only slowly.
 const BARS: usize = 3_000;
 /// Rows of the tree of tasks.
 const TASKS: usize = 200;
@@ -196,29 +197,34 @@ fn body(view: &RunView, query: &EventQuery, session: &Session, now: Millis) -> M
         div data-live[!is_over] { (head(view, now)) }
         @if !is_over { (act::forms(session, row, run.paused.is_some(), timeline.totals.records)) }
         (tabs(RunPart::Events, row, session))
-        div data-live[!is_over] {
-            (tasks(timeline, &addresses))
-            (lanes(timeline))
-        }
+        div data-live[!is_over] { (tasks(timeline, &addresses)) }
         (events(view, query, &addresses))
     }
 }
 
 fn head(view: &RunView, now: Millis) -> Markup {
     let RunView { row, run, timeline, beside, .. } = view;
-    let (tone, word) = row.state.in_words(&row.command);
     let ended = timeline.ended.as_ref();
     let reason = ended.map(|ended| ended.reason.as_str()).or(row.reason.as_deref());
-    let cost = timeline.totals.cost().map_or_else(|| "not known".to_owned(), money);
+    let cost = match timeline.totals.cost() {
+        Some(cost) => money(cost),
+        None if timeline.totals.model_calls == 0 => "–".to_owned(),
+        None => "not known".to_owned(),
+    };
     let changes = beside.pending_changes as u64;
     let answer = ended.and_then(|ended| ended.answer.as_deref()).unwrap_or_default();
-    let for_people =
-        beside.waits.iter().filter(|(kind, _)| matches!(&**kind, "approval" | "top-up" | "user"));
+    // A conversation waits for its next message most of the time.
+    let for_people = beside.waits.iter().filter(|(kind, _)| match &**kind {
+        "approval" | "top-up" => true,
+        kind => kind == "user" && !row.is_conversation(),
+    });
+    let for_people: Vec<_> = for_people.collect();
     html! {
         section.head id="head" {
             p.crumbs { a href="/runs" { "Runs" } " / " code { (row.run) } }
-            h1 { (badge(tone, &word)) " " (foreign(&timeline.entry.to_string())) }
+            h1 { (state(row, !for_people.is_empty())) " " (foreign(&timeline.entry.to_string())) }
             @if !timeline.message.is_empty() { (foreign_block(&timeline.message)) }
+            @if !answer.is_empty() { div.answer { (markdown(answer)) } }
             dl.facts {
                 (fact("Started", &age(row.started, now)))
                 (fact("Took", &html! { (took(timeline.took_ms)) }))
@@ -227,12 +233,16 @@ fn head(view: &RunView, now: Millis) -> Markup {
                 (fact("Who", &foreign(&row.principal)))
                 (fact("Records", &html! { (thousands(timeline.totals.records)) }))
             }
-            ul.counts { @for count in counts(timeline) { li { (count) } } }
+            (counts(timeline))
             (budget_bars(&run.budgets))
             @for (kind, target) in for_people {
                 p.waits {
-                    "Waits for a person: " b { (kind) } " " (foreign(target)) " "
-                    a href="/inbox" { "Inbox" }
+                    @match &**kind {
+                        "approval" => { b { (foreign(target)) } " waits for an approval. " }
+                        "top-up" => { "A limit is used up: the run waits for an increase. " }
+                        _ => { "The run waits for the answer to a question. " }
+                    }
+                    a href="/inbox" { "To the inbox" }
                 }
             }
             @if let Some(reason) = &run.paused { p.waits { "Paused: " (foreign(reason)) } }
@@ -246,7 +256,6 @@ fn head(view: &RunView, now: Millis) -> Markup {
             @if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
                 p.reason { (foreign(reason)) }
             }
-            @if !answer.is_empty() { div.answer { (markdown(answer)) } }
         }
     }
 }
@@ -255,64 +264,122 @@ pub(super) fn fact(name: &str, value: &Markup) -> Markup {
     html! { div { dt { (name) } dd { (value) } } }
 }
 
-/// The amounts of a run that are not zero.
-fn counts(timeline: &Timeline) -> Vec<String> {
+/// The amounts of a run that are not zero. Those that one looks for lead to their events.
+fn counts(timeline: &Timeline) -> Markup {
     let totals = &timeline.totals;
-    [
-        (totals.steps, "step", "steps"),
-        (totals.model_calls, "model call", "model calls"),
-        (totals.tool_calls, "tool call", "tool calls"),
-        (totals.sandboxes, "sandbox", "sandboxes"),
-        (totals.side_effects, "side effect", "side effects"),
-        (totals.approvals, "approval", "approvals"),
-        (totals.denials, "refusal", "refusals"),
-        (totals.faults, "fault", "faults"),
-        (totals.background, "background task", "background tasks"),
-        (totals.resumed, "resumption", "resumptions"),
-    ]
-    .into_iter()
-    .filter(|(count, ..)| *count > 0)
-    .map(|(count, one, many)| plural(count, one, many))
-    .collect()
-}
-
-/// The tree of tasks and background tasks, each a link to its event.
-fn tasks(timeline: &Timeline, addresses: &[EventAddress]) -> Markup {
-    let is_task = |row: &TimelineRow| {
-        matches!(row.what, RowSubject::Task { .. } | RowSubject::Background { .. })
-    };
-    let tasks = timeline.rows.iter().zip(addresses).filter(|(row, _)| is_task(row));
-    let tasks: Vec<_> = tasks.take(TASKS + 1).collect();
-    // The depth among the tasks alone.
-    let mut above: Vec<u32> = Vec::new();
-    let depths: Vec<usize> = tasks
-        .iter()
-        .map(|(row, _)| {
-            while above.last().is_some_and(|depth| *depth >= row.depth) {
-                above.pop();
-            }
-            above.push(row.depth);
-            above.len() - 1
-        })
-        .collect();
+    let run = run_path(timeline.run.as_str());
+    let counts = [
+        (totals.steps, "step", "steps", None),
+        (totals.model_calls, "model call", "model calls", None),
+        (totals.tool_calls, "tool call", "tool calls", None),
+        (totals.sandboxes, "sandbox", "sandboxes", None),
+        (totals.side_effects, "side effect", "side effects", Some((Tone::Odd, "effect"))),
+        (totals.approvals, "approval", "approvals", Some((Tone::Odd, "approval"))),
+        (totals.denials, "refusal", "refusals", Some((Tone::Bad, "refusal"))),
+        (totals.faults, "fault", "faults", Some((Tone::Bad, NOTABLE))),
+        (totals.background, "background task", "background tasks", None),
+        (totals.resumed, "resumption", "resumptions", None),
+    ];
     html! {
-        @if tasks.len() > 1 {
-            section.tasks {
-                h2 { "Tasks" }
-                ol {
-                    @for ((row, address), depth) in tasks.iter().zip(depths).take(TASKS) {
-                        @let line = words(row);
-                        li class={ "d" (depth.min(8)) } {
-                            a href=(address.link(timeline.run.as_str())) {
-                                (foreign(&line.name))
+        ul.counts {
+            @for (count, one, many, link) in counts.into_iter().filter(|(count, ..)| *count > 0) {
+                li {
+                    @match link {
+                        Some((tone, kind)) => {
+                            a class=(tone_class(tone)) href=(address(&run, [("kind", Some(kind))])) {
+                                (plural(count, one, many))
                             }
-                            " " span.faint { (foreign(&line.text)) }
-                            span.num { (length(row, timeline.took_ms)) }
                         }
+                        None => (plural(count, one, many)),
                     }
                 }
-                @if tasks.len() > TASKS { p.faint { "More tasks are among the events below." } }
             }
+        }
+    }
+}
+
+/// A task or a background task in the waterfall, with the events of its own.
+struct TaskLane<'t> {
+    row: &'t TimelineRow,
+    address: &'t EventAddress,
+    /// The depth among the tasks alone.
+    depth: usize,
+    events: Vec<(&'t TimelineRow, &'t EventAddress)>,
+}
+
+/// The tree of tasks and background tasks; each event belongs to the innermost one around it.
+fn task_lanes<'t>(timeline: &'t Timeline, addresses: &'t [EventAddress]) -> Vec<TaskLane<'t>> {
+    let mut lanes: Vec<TaskLane<'_>> = Vec::new();
+    // The tasks around a row, with the depth of each among all rows.
+    let mut around: Vec<(u32, usize)> = Vec::new();
+    let (mut drawn, mut bars) = (BTreeSet::new(), 0);
+    for (row, address) in timeline.rows.iter().zip(addresses) {
+        while around.last().is_some_and(|(depth, _)| *depth >= row.depth) {
+            around.pop();
+        }
+        if matches!(row.what, RowSubject::Task { .. } | RowSubject::Background { .. }) {
+            around.push((row.depth, lanes.len()));
+            lanes.push(TaskLane { row, address, depth: around.len() - 1, events: Vec::new() });
+        } else if let Some((_, lane)) = around.last() {
+            // Of events that would be drawn one over the other, the first is.
+            let bar = span(row.start_ms, row.end_ms, timeline.took_ms);
+            let is_new = drawn.insert((*lane, group(&row.what).class(), bar));
+            if is_new && bars < BARS && *lane < TASKS {
+                bars += 1;
+                lanes[*lane].events.push((row, address));
+            }
+        }
+    }
+    lanes
+}
+
+/// The waterfall: each task over time, in the tree of tasks, with the bars of its events.
+fn tasks(timeline: &Timeline, addresses: &[EventAddress]) -> Markup {
+    let lanes = task_lanes(timeline, addresses);
+    html! {
+        @if !lanes.is_empty() {
+            section.tasks {
+                h2 { "Tasks over time" }
+                ol { @for lane in lanes.iter().take(TASKS) { (task_lane(lane, timeline)) } }
+                div.axis aria-hidden="true" {
+                    span { "0" }
+                    span { (took(timeline.took_ms / 2)) }
+                    span { (took(timeline.took_ms)) }
+                }
+                @if lanes.len() > TASKS {
+                    p.faint { "More tasks are among the events below." }
+                }
+            }
+        }
+    }
+}
+
+fn task_lane(
+    TaskLane { row, address, depth, events }: &TaskLane<'_>,
+    timeline: &Timeline,
+) -> Markup {
+    let line = words(row);
+    let (x, wide) = span(row.start_ms, row.end_ms, timeline.took_ms);
+    html! {
+        li class={ "d" (depth.min(&8)) } {
+            span.what {
+                a class=(tone_class(line.tone)) href=(address.link(timeline.run.as_str())) {
+                    (foreign(&line.name))
+                }
+                " " span.faint { (foreign(&line.text)) }
+            }
+            svg viewBox="0 0 1000 22" preserveAspectRatio="none" aria-hidden="true" {
+                rect.track x=(x) y="3" width=(wide) height="16" {}
+                @for (row, address) in events {
+                    @let (x, wide) = span(row.start_ms, row.end_ms, timeline.took_ms);
+                    @let (y, high) = group(&row.what).place();
+                    rect class={ "k-" (group(&row.what).class()) } data-event=(address.id())
+                        x=(x) y=(y) width=(wide) height=(high) {
+                        title { (readable(&tooltip(row))) }
+                    }
+                }
+            }
+            span.num { (length(row, timeline.took_ms)) }
         }
     }
 }
@@ -322,54 +389,6 @@ fn length(row: &TimelineRow, took_ms: u64) -> String {
     match row.end_ms {
         None => format!("{}…", took(took_ms.saturating_sub(row.start_ms))),
         Some(end) => took(end.saturating_sub(row.start_ms)),
-    }
-}
-
-/// The waterfall of the rooms over time.
-fn lanes(timeline: &Timeline) -> Markup {
-    let mut of_room: BTreeMap<&RoomId, Vec<&TimelineRow>> = BTreeMap::new();
-    let (mut drawn, span_ms) = (BTreeSet::new(), timeline.took_ms);
-    for row in timeline.rows.iter().filter(|row| group(&row.what) != RowGroup::Task) {
-        // Of events that would be drawn one over the other, the first is.
-        let bar = span(row.start_ms, row.end_ms, span_ms);
-        if drawn.len() < BARS && drawn.insert((&row.room, group(&row.what).class(), bar)) {
-            of_room.entry(&row.room).or_default().push(row);
-        }
-    }
-    html! {
-        section.lanes {
-            h2 { "Time" }
-            @for lane in &timeline.rooms {
-                @let rows = of_room.get(&lane.room).map_or(&[][..], Vec::as_slice);
-                (lane_row(lane, rows, timeline.took_ms))
-            }
-            div.axis {
-                span { "0" }
-                span { (took(timeline.took_ms / 2)) }
-                span { (took(timeline.took_ms)) }
-            }
-        }
-    }
-}
-
-fn lane_row(lane: &Lane, rows: &[&TimelineRow], span_ms: u64) -> Markup {
-    let (x, wide) = span(lane.start_ms, lane.end_ms, span_ms);
-    html! {
-        div.lane {
-            span.name { (foreign(&lane.entry.to_string())) " " code { (lane.room) } }
-            svg viewBox="0 0 1000 22" preserveAspectRatio="none" role="img"
-                aria-label={ "Room " (lane.room) ", " (lane.records) " records" } {
-                rect.track x=(x) y="0" width=(wide) height="22" {}
-                @for row in rows {
-                    @let (x, wide) = span(row.start_ms, row.end_ms, span_ms);
-                    @let (y, high) = group(&row.what).place();
-                    @let class = group(&row.what).class();
-                    rect class={ "k-" (class) } x=(x) y=(y) width=(wide) height=(high) {
-                        title { (readable(&tooltip(row))) }
-                    }
-                }
-            }
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use conclave_core::types::ids::Millis;
 use conclave_runtime::store::RunFilter;
 use maud::{Markup, html};
 
-use super::text::{address, age, badge, foreign, run_path};
+use super::text::{address, age, first_line, foreign, run_path, state};
 use super::{PageFailure, Place, act, now, page};
 use crate::api::run_list::RunQuery;
 use crate::sessions::Session;
@@ -36,18 +36,24 @@ pub(super) async fn list(
     let query = RunQuery::of(&uri)?;
     let found = visible.runs(query.clone()).await?;
     let down_ms = visible.down_ms(&found.runs).await?;
+    let waiting = visible.waiting(&found.runs).await?;
+    let rows: Vec<Markup> = found
+        .runs
+        .iter()
+        .zip(down_ms)
+        .map(|(run, down_ms)| row(run, down_ms, waiting.contains(&run.row.run), now()))
+        .collect();
     let start = act::start_form(&visible, now());
-    let view = view((&query, session.config()), &start, (&found, &down_ms), now());
+    let view = view((&query, session.config()), &start, &found, &rows);
     Ok(page("Runs", Place::Runs, &session, &view))
 }
 
-/// The page, of one of several configs if it names one; `down_ms` are the times in which no host ran
-/// each run.
+/// The page, of one of several configs if it names one.
 fn view(
     (query, config): (&RunQuery, Option<&str>),
     start: &Markup,
-    (found, down_ms): (&ListedRuns, &[u64]),
-    now: Millis,
+    found: &ListedRuns,
+    rows: &[Markup],
 ) -> Markup {
     let has_filter = query.filter != RunFilter::default();
     let has_configs = found.runs.iter().any(|run| run.server.config_name().is_some());
@@ -78,11 +84,7 @@ fn view(
                             th.num scope="col" { "Cost" }
                         }
                     }
-                    tbody data-keyed {
-                        @for (run, down_ms) in found.runs.iter().zip(down_ms) {
-                            (row(run, *down_ms, now))
-                        }
-                    }
+                    tbody data-keyed { @for row in rows { (row) } }
                 }
             }
             @if let Some(next) = &found.next {
@@ -129,15 +131,20 @@ fn next_address(query: &RunQuery, config: Option<&str>, next: &str) -> String {
     )
 }
 
-fn row(ListedRun { row: run, server }: &ListedRun, down_ms: u64, now: Millis) -> Markup {
-    let (tone, word) = run.state.in_words(&run.command);
+/// A run; `down_ms` is the time in which no host ran it.
+fn row(
+    ListedRun { row: run, server }: &ListedRun,
+    down_ms: u64,
+    is_waiting: bool,
+    now: Millis,
+) -> Markup {
     let took_ms = run.until(now).since(run.started).saturating_sub(down_ms);
     let some = |amount: u64, show: fn(u64) -> String| {
         html! { @if amount > 0 { (show(amount)) } @else { span.faint { "–" } } }
     };
     html! {
         tr id={ "run-" (run.run) } {
-            td.state { (badge(tone, &word)) }
+            td.state { (state(run, is_waiting)) }
             td.run {
                 a href=(run_path(run.run.as_str())) {
                     span.message { (foreign(first_line(&run.message))) }
@@ -145,10 +152,7 @@ fn row(ListedRun { row: run, server }: &ListedRun, down_ms: u64, now: Millis) ->
                 }
             }
             @if let Some(config) = server.config_name() { td.config { (foreign(config)) } }
-            td.task {
-                (foreign(&run.entry))
-                @if !run.agents.is_empty() { " " span.faint { (foreign(&run.agents.join(", "))) } }
-            }
+            td.task { (foreign(&run.entry)) }
             td.person { (foreign(&run.principal)) }
             td.started { (age(run.started, now)) }
             td.num.took { (took(took_ms)) }
@@ -156,8 +160,4 @@ fn row(ListedRun { row: run, server }: &ListedRun, down_ms: u64, now: Millis) ->
             td.num.cost { (some(run.cost_micro_usd, money)) }
         }
     }
-}
-
-fn first_line(text: &str) -> &str {
-    text.trim().lines().next().unwrap_or("(no message)")
 }

@@ -106,7 +106,8 @@ fn waiting_by(setup: Setup, may_settle: Result<(), RoleRefusal>) -> PersonQuesti
         expires_ms: Some(60_000),
         state: QuestionState::Open,
     };
-    PersonQuestion { config: None, question, is_live: true, may_settle, may_inspect: true }
+    let message = "Note <it> down.\nNow.".to_owned();
+    PersonQuestion { config: None, question, message, is_live: true, may_settle, may_inspect: true }
 }
 
 #[test]
@@ -125,6 +126,8 @@ fn a_question_shows_exactly_what_would_run_and_names_it_in_its_forms() {
         "c.toml:9",
         "&lt;script&gt;",
         "expires in 40 s",
+        "for <bdi>actor</bdi>",
+        "Note &lt;it&gt; down.</bdi>",
         "action=\"/runs/r/questions/r%3Ac1\"",
     ] {
         assert!(page.contains(text), "{text}: {page}");
@@ -180,7 +183,8 @@ fn an_address_has_the_values_that_there_are() {
 #[test]
 fn who_has_no_access_gets_a_form_that_leads_to_the_page() {
     let failure = Failure::new(StatusCode::UNAUTHORIZED, "no_access", "no <access>");
-    let form = LoginForm { page: "/runs/\"a", provider: Some("login.example.org") };
+    let form =
+        LoginForm { page: "/runs/\"a", provider: Some("login.example.org"), was_refused: false };
     let answer = refused(failure, Some(&form));
     assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
     let form = document("x", None, None, &html! { input value="/runs/\"a"; }).0;

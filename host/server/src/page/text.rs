@@ -5,6 +5,7 @@ use conclave_core::inspect::amounts::{ago, moment};
 use conclave_core::inspect::foreign_text::{escaped, look_alike, readable};
 use conclave_core::inspect::telling::Tone;
 use conclave_core::types::ids::Millis;
+use conclave_runtime::store::{RunRow, RunState};
 use maud::{Markup, html};
 
 use crate::markdown::{self, Block, Inline};
@@ -52,6 +53,14 @@ fn mark(found: Option<(String, String)>) -> Markup {
     }
 }
 
+/// A message of the server as a sentence: programs get it with a small letter and without a period.
+pub(super) fn sentence(message: &str) -> String {
+    let mut letters = message.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string());
+    let end = if message.ends_with(['.', '?', '!']) { "" } else { "." };
+    first.map(|first| format!("{first}{}{end}", letters.as_str())).unwrap_or_default()
+}
+
 /// The time of something, as its age; the date appears on hovering.
 pub(super) fn age(at: Millis, now: Millis) -> Markup {
     let date = moment(at);
@@ -62,6 +71,20 @@ pub(super) fn age(at: Millis, now: Millis) -> Markup {
 /// A word with the color of its tone.
 pub(super) fn badge(tone: Tone, word: &str) -> Markup {
     html! { span class={ "badge " (tone_class(tone)) } { (word) } }
+}
+
+/// The first line of a run's message.
+pub(super) fn first_line(text: &str) -> &str {
+    text.trim().lines().next().unwrap_or("(no message)")
+}
+
+/// The state of a run. What waits for a person is more than running.
+pub(super) fn state(run: &RunRow, is_waiting: bool) -> Markup {
+    let (tone, word) = match is_waiting && !matches!(run.state, RunState::Ended(_)) {
+        true => (Tone::Odd, "waits for a person".to_owned()),
+        false => run.state.in_words(&run.command),
+    };
+    badge(tone, &word)
 }
 
 /// The class with the color of a tone.

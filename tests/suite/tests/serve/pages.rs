@@ -52,7 +52,7 @@ fn send_form(served: &Served, path: &str, fields: &[(&str, &str)]) -> Response {
     let encoded = |text: &str| -> String { text.bytes().map(|it| format!("%{it:02x}")).collect() };
     let fields: Vec<String> =
         fields.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
-    served.request("POST", path, &served.own(), &fields.join("&"))
+    served.post_form(path, &fields.join("&"))
 }
 
 /// The value of a hidden field of a page.

@@ -155,11 +155,17 @@ impl QuestionRow {
             return false;
         };
         let is_of_entry = chain.last().is_some_and(|asker| asker.task.as_str() == run.entry);
-        CONVERSATIONS.contains(&run.command.as_str()) && is_of_entry
+        run.is_conversation() && is_of_entry
     }
 }
 
 impl RunRow {
+    /// Whether people talk with it: it then waits for its next message most of the time.
+    #[must_use]
+    pub fn is_conversation(&self) -> bool {
+        CONVERSATIONS.contains(&self.command.as_str())
+    }
+
     /// The time up to which a host ran the run, as far as it is known: `now` while one does,
     /// its noted stop, or else the newest record.
     #[must_use]
