@@ -828,14 +828,51 @@ export function strategy<
 
 /** A text that a gate checks. */
 export interface GateInput {
-  point: "inbound" | "delegate" | "deliver" | "subtask" | "outbound";
+  point:
+    | "inbound"
+    | "delegate"
+    | "deliver"
+    | "subtask"
+    | "outbound"
+    | "tool-call"
+    | "tool-result";
   room: string;
   channel?: string;
   fromTask?: string;
   toTask?: string;
+  /** At `tool-call`, the arguments as JSON; at `tool-result`, a `ToolGateResult` as JSON. */
   text: string;
-  /** Further facts, such as the sender. */
+  /** Further facts, such as the sender; at tools, `ToolGateFacts`. */
   metadata: any;
+}
+
+/** The facts of a call of a tool, or of its result, for a gate. */
+export interface ToolGateFacts {
+  /** `plugin.tool`. */
+  tool: string;
+  /** The id of the call. */
+  call: string;
+  /** The plugin whose agent makes the call. */
+  caller: string | null;
+  /** The plugins that led to the call. */
+  led_by: string[];
+  /** `untrusted` if the call derives from outside. */
+  labels: string[];
+  /** With a result: the arguments that the tool was called with. */
+  arguments?: any;
+  is_error?: boolean;
+  /** The media types of the attachments, which a gate cannot change. */
+  attachments?: string[];
+  /** The calls that the tool asks its agent to make next. */
+  follow_up_calls?: { name: string; arguments: any }[];
+}
+
+/** The readable parts of a tool's result. */
+export interface ToolGateResult {
+  content?: string;
+  value?: any;
+  /** The tool's own words about its failure, in place of the others. */
+  error?: string;
 }
 
 export type GateVerdict =

@@ -525,8 +525,9 @@ const TASK_PARTS: &[ConfigKey] = &[
 
 #[rustfmt::skip]
 const OTHERS: &[ConfigKey] = &[
-    key(GATES, "on", Choice(&["inbound", "delegate", "deliver", "subtask", "outbound"]), r#"on = "delegate""#, "What it checks: `inbound`, messages from channels; `delegate`, background tasks; `deliver`, results and announcements; `subtask`, messages to sub-tasks and delegates and their results; `outbound`, questions, talk and answers for people.").required(),
+    key(GATES, "on", Choice(&["inbound", "delegate", "deliver", "subtask", "outbound", "tool-call", "tool-result"]), r#"on = "delegate""#, "What it checks: `inbound`, messages from channels; `delegate`, background tasks; `deliver`, results and announcements; `subtask`, messages to sub-tasks and delegates and their results; `outbound`, questions, talk and answers for people; `tool-call`, the arguments of calls of tools; `tool-result`, their results.").required(),
     key(GATES, "plugin", TEXT, r#"plugin = "guard""#, "The gate plugin. It allows, changes or blocks a text.").required(),
+    key(GATES, "tools", TEXTS, r#"tools = ["mail.*"]"#, "For `tool-call` and `tool-result`: the tools whose calls or results it checks. `*` matches any text.").otherwise("all tools"),
     key(GATES, "deadline", Duration { least: 1, most: 60_000 }, r#"deadline = "200 ms""#, "The time limit of one check.").time(GateRule::DEADLINE_MS),
     key(GATES, "on_failure", Choice(&["block", "pass"]), r#"on_failure = "pass""#, "What happens to the text if the gate fails or times out. Use `pass` only for gates that improve a text, never for a guard.").word("block"),
     key(OBSERVERS, "plugin", TEXT, r#"plugin = "hook""#, "The observer plugin. Only this entry lets it read events.").required(),

@@ -90,6 +90,8 @@ pub(crate) fn gate_input_out(input: &GateInput) -> gate::GateInput {
             GatePoint::Deliver => gate::Point::Deliver,
             GatePoint::Subtask => gate::Point::Subtask,
             GatePoint::Outbound => gate::Point::Outbound,
+            GatePoint::ToolCall => gate::Point::ToolCall,
+            GatePoint::ToolResult => gate::Point::ToolResult,
         },
         room: input.room.to_string(),
         channel: input.channel.as_ref().map(ToString::to_string),

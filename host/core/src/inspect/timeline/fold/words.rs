@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::super::row::Effected;
 use super::super::short;
+use crate::setup::GatePoint;
 use crate::setup::plugin_query::{
     ChannelDelivery, ChannelReception, GateVerdict, ObserverReply, PluginQuery, PluginReply,
 };
@@ -85,6 +86,11 @@ pub(super) fn question_text(question: &PluginQuery) -> String {
         PluginQuery::Memories { query, .. } => short(query),
         PluginQuery::Risk { action, .. } => format!("how risky is {}", action_text(action)),
         PluginQuery::Condense { reason } => format!("condense ({})", kind_word(reason)),
+        // The raw result is for the gate alone.
+        PluginQuery::Gate { input } if input.point == GatePoint::ToolResult => {
+            let tool = input.metadata.get("tool").and_then(Value::as_str).unwrap_or_default();
+            short(&format!("may it pass ({})? {tool}", input.point.as_str()))
+        }
         PluginQuery::Gate { input } => {
             short(&format!("may it pass ({})? {}", input.point.as_str(), input.text))
         }
