@@ -474,8 +474,8 @@ async fn begin_session(
 ) -> Result<Response, Failure> {
     let peer = peer_of(request.extensions());
     let SessionRequest { token } = body(request).await?;
-    let begun = gateway.access().begin_session(&token, peer).await;
-    let cookie = begun.map_err(|refusal| match refusal {
+    let session = gateway.access().begin_session(&token, peer).await;
+    let cookie = session.map_err(|refusal| match refusal {
         LoginRefusal::WrongToken if gateway.token().is_some() => {
             let what =
                 "the address is not valid any more; open the one that `conclave serve` printed";
