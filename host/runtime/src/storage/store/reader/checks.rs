@@ -260,8 +260,8 @@ impl RemovedRuns {
             let (run, chain, last): (String, u64, u64) = (row.get(0)?, row.get(1)?, row.get(2)?);
             #[cfg(feature = "postgres")]
             if tables.engine() == EngineKind::Postgres {
-                let noted: Option<Vec<u8>> = row.get(6)?;
-                if noted.as_deref() != Some(&removal_hash(&run, chain, last, row.get(3)?)[..]) {
+                let digest: Option<Vec<u8>> = row.get(6)?;
+                if digest.as_deref() != Some(&removal_hash(&run, chain, last, row.get(3)?)[..]) {
                     problems.add(|| {
                         format!(
                             "run {run} is noted as removed, and no line of an audit chain says so"

@@ -197,8 +197,8 @@ impl Thread {
                 WriterTask::Collect(keep, answer) => {
                     // An ended run may continue: its process can begin another run in the room.
                     let live = self.shared.live().iter().map(RoomId::run).collect();
-                    let held = held_at(&self.stored, Instant::now());
-                    let collected = self.ask(|thread| thread.engine.collect(&keep, &live, &held));
+                    let spared = held_at(&self.stored, Instant::now());
+                    let collected = self.ask(|thread| thread.engine.collect(&keep, &live, &spared));
                     let _ = answer.send(collected);
                 }
                 #[cfg(feature = "postgres")]

@@ -57,9 +57,9 @@ impl HostChain {
         let mut lines = Vec::with_capacity(up_to.len());
         for (chain, last) in up_to {
             let [of_chain, to_line, time] = [*chain, *last, at].map(i64::cast_unsigned);
-            let noted = removal_hash(run, of_chain, to_line, time);
-            head = head.next(run, to_line, time, &noted);
-            lines.push((*chain, *last, noted, head));
+            let digest = removal_hash(run, of_chain, to_line, time);
+            head = head.next(run, to_line, time, &digest);
+            lines.push((*chain, *last, digest, head));
         }
         // First, so that a host that lost its chain meets no line of the one that has it now.
         let has_followed = link.run(
@@ -78,14 +78,14 @@ impl HostChain {
             let what = "the audit chain of this host does not go on behind its newest line";
             return Err(SqlError::new(SqlErrorKind::Conflict, what));
         }
-        for (chain, last, noted, line) in &lines {
+        for (chain, last, digest, line) in &lines {
             let line_number = line.number.cast_signed();
             link.run(
                 "WITH line AS (INSERT INTO audit (chain, number, room, seq, at, record, hash)
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7))
                  INSERT INTO removed (run, at, chain, last, line_chain, line_number)
                      VALUES (?3, ?5, ?8, ?4, ?1, ?2)",
-                &[&number, &line_number, &run, last, &at, &&noted[..], &&line.hash[..], chain],
+                &[&number, &line_number, &run, last, &at, &&digest[..], &&line.hash[..], chain],
             )?;
         }
         self.went_on(Some(head));

@@ -485,8 +485,8 @@ fn a_run_is_removed_only_if_an_audit_chain_says_so() {
     // Whoever takes records out does not hide that by a row, with or without the line of another
     // removal.
     database.link().batch("DELETE FROM events WHERE room = 'stays' AND seq > 0").unwrap();
-    let alone = problems();
-    assert!(alone.iter().any(|problem| problem.contains("was taken out")), "{alone:?}");
+    let expected = problems();
+    assert!(expected.iter().any(|problem| problem.contains("was taken out")), "{expected:?}");
     for line in ["NULL, NULL", "line_chain, line_number"] {
         let forged = format!(
             "DELETE FROM removed WHERE run = 'stays'; INSERT INTO removed (run, at, chain, last, line_chain, line_number)
@@ -494,7 +494,7 @@ fn a_run_is_removed_only_if_an_audit_chain_says_so() {
         );
         database.link().batch(&forged).unwrap();
         let found = problems();
-        assert!(alone.iter().all(|problem| found.contains(problem)), "{found:?}");
+        assert!(expected.iter().all(|problem| found.contains(problem)), "{found:?}");
         let unnoted = "run stays is noted as removed, and no line of an audit chain says so";
         assert!(found.iter().any(|problem| problem == unnoted), "{found:?}");
     }

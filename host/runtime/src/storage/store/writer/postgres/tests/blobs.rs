@@ -292,7 +292,7 @@ fn an_attachment_without_a_record_is_spared_for_a_day() {
     let Some(database) = TestDatabase::new() else { return };
     let (mut one, mut two) = (engine(&database, "one"), engine(&database, "two"));
     let blob = part(b"of a call that failed".to_vec());
-    let mut again = || {
+    let mut store = || {
         let both = [blob.clone(), blob.clone()];
         one.commit(&CommitGroup { blobs: &both, ..CommitGroup::default() }).unwrap();
     };
@@ -305,11 +305,11 @@ fn an_attachment_without_a_record_is_spared_for_a_day() {
             ))
             .unwrap();
     };
-    again();
+    store();
     age("23 hours");
     assert_eq!(collect(&mut two).blobs, 0);
     age("25 hours");
-    again();
+    store();
     assert_eq!(collect(&mut two).blobs, 0, "it was stored again");
     age("25 hours");
     assert_eq!(collect(&mut two).blobs, 1);
