@@ -307,6 +307,18 @@ pub(crate) fn open_host_keeping(
     Ok(Host::with_engine(engine.started()?, options_keeping(file, storage)))
 }
 
+/// Does the same with plugins of the program's own.
+#[cfg(feature = "mcp")]
+pub(crate) fn open_host_keeping_with(
+    native: Vec<conclave_runtime::native::Plugin>,
+    file: &Path,
+    storage: &RunStorage,
+    engine: EngineStart,
+) -> Result<Host, CliError> {
+    let options = HostOptions { native, ..options_keeping(file, storage) };
+    Ok(Host::with_engine(engine.started()?, options))
+}
+
 /// Opens a host for each of several configs. They share the engine, and so its limits of this
 /// process.
 #[cfg(feature = "serve")]
