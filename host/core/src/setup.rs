@@ -13,9 +13,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::permissions::grants::{Grants, Rights};
+use crate::permissions::grants::{Grants, Rights, ToolPattern};
 use crate::permissions::manifest::Manifest;
-use crate::permissions::policy_rules::Policy;
+use crate::permissions::policy_rules::{Policy, glob};
 use crate::permissions::task_scope::{ScopedTask, TaskScope};
 use crate::tool_calls::sequence::Sequence;
 use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
@@ -82,16 +82,29 @@ pub struct PluginFacts {
     pub tools: Vec<ToolSpec>,
     /// The digest of the component, in lower-case hexadecimal; empty if there is no component.
     pub sha256: String,
-    /// Whether its tools belong to a Model Context Protocol server. Such tools run outside any
-    /// sandbox, and their results are text from outside.
+    /// Whether its tools belong to a Model Context Protocol server. Their results are text from
+    /// outside.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mcp: bool,
     /// The digest of the way to that server: its command and folder, or its address. Empty for other
     /// plugins.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub server: String,
+    /// What the program of that server can reach besides its grants; `None` for a server outside
+    /// any sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confinement: Option<ServerConfinement>,
     #[serde(default, skip_serializing_if = "Provenance::is_empty")]
     pub provenance: Provenance,
+}
+
+/// What the confined program of a server can reach besides its grants and the system's own files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerConfinement {
+    /// Files and folders of its interpreter and its package, and those that the config adds.
+    pub reads: Vec<String>,
+    /// The programs that it may start, itself included.
+    pub starts: Vec<String>,
 }
 
 /// The place that a component came from, as the host verified it.
@@ -115,6 +128,12 @@ impl Provenance {
 }
 
 impl PluginFacts {
+    /// Whether the plugin is a server that no sandbox holds.
+    #[must_use]
+    pub fn is_unconfined_server(&self) -> bool {
+        self.mcp && self.confinement.is_none()
+    }
+
     /// Whether the plugin is code of the embedding program, which runs in no sandbox.
     #[must_use]
     pub fn is_native(&self) -> bool {
@@ -403,6 +422,10 @@ pub enum GatePoint {
     Subtask,
     /// Before a question to the user, or the run's answer, reaches people.
     Outbound,
+    /// Before a call of a plugin's tool is put to the operator's rules: its arguments.
+    ToolCall,
+    /// Before anything reads the result of a plugin's tool.
+    ToolResult,
 }
 
 /// Whether `name` stands for the user as the target of a handoff.
@@ -449,7 +472,15 @@ impl GatePoint {
             Self::Deliver => "deliver",
             Self::Subtask => "subtask",
             Self::Outbound => "outbound",
+            Self::ToolCall => "tool-call",
+            Self::ToolResult => "tool-result",
         }
+    }
+
+    /// Whether the point is about calls of tools.
+    #[must_use]
+    pub fn is_of_tools(self) -> bool {
+        matches!(self, Self::ToolCall | Self::ToolResult)
     }
 }
 
@@ -464,11 +495,23 @@ pub struct GateRule {
     /// Whether a failure or timeout lets the text pass.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fails_open: bool,
+    /// The tools whose calls or results it checks, as in a policy rule: a `*` may stand anywhere.
+    /// Empty for all tools, and at points that are not about tools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolPattern>,
 }
 
 impl GateRule {
     /// The default time limit in milliseconds.
     pub const DEADLINE_MS: u64 = 1_000;
+
+    /// Whether the gate checks the items of a point. `tool` is the `plugin.tool` that a call or a
+    /// result belongs to.
+    #[must_use]
+    pub fn checks(&self, point: GatePoint, tool: Option<&str>) -> bool {
+        let covers = |tool: &str| self.tools.iter().any(|it| glob::covers(&it.0, tool));
+        self.on == point && (self.tools.is_empty() || tool.is_some_and(covers))
+    }
 }
 
 /// The rules for condensing a history.

@@ -5,6 +5,9 @@
 #[cfg(feature = "oidc")]
 mod oidc;
 
+#[cfg(feature = "oidc")]
+pub(crate) use oidc::EndedLogin;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -392,7 +395,7 @@ mod tests {
 
     use conclave_core::config::ServerConfig;
     use conclave_core::setup::ChangedComponent;
-    use conclave_core::types::ids::RoomId;
+    use conclave_core::types::ids::{ChannelId, RoomId};
     use conclave_runtime::store::StoreError;
 
     use super::*;
@@ -417,6 +420,8 @@ mod tests {
 
         fn draining(&self, _: &[String]) {}
 
+        fn hooks_refused(&self, _: Option<&ChannelId>, _: &str, _: u64) {}
+
         fn given_up(&self, _: &[String]) {}
 
         fn token_renewed(&self, token: &str) {
@@ -436,20 +441,17 @@ mod tests {
         (ServerAccess::new(entrance, vec![config]), tokens)
     }
 
-    async fn checked(
-        method: Method,
-        path: &str,
-        headers: &[(HeaderName, &str)],
-    ) -> Option<&'static str> {
+    async fn checked(method: Method, path: &str, headers: &[(HeaderName, &str)]) -> Option<String> {
         let (access, _) = access(false, Encryption::None);
-        let cookie = access.begin_session(&access.token().unwrap()).await.unwrap();
+        let cookie = access.begin_session(&access.token().unwrap(), None).await.unwrap();
         let (_, secret) = cookie.split(';').next().unwrap().split_once('=').unwrap();
         let mut request = axum::http::Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(name, value.replace("=s", &format!("={secret}")));
         }
         let request = request.body(()).unwrap();
-        access.admit(&mut request.into_parts().0).await.err().map(|failure| failure.code())
+        let admitted = access.admit(&mut request.into_parts().0).await;
+        admitted.err().map(|failure| failure.error_code().to_owned())
     }
 
     #[tokio::test]
@@ -458,53 +460,49 @@ mod tests {
         let (host, origin) = ((header::HOST, "here"), (header::ORIGIN, "http://here"));
         let cookie = (header::COOKIE, "a=b; conclave-80=s");
         let (foreign, null) = ((header::ORIGIN, "http://there"), (header::ORIGIN, "null"));
+        let checked = async |method, path: &str, headers: &[_]| {
+            checked(method, path, headers).await.unwrap_or_else(|| "admitted".to_owned())
+        };
         let get = async |headers: &[_]| checked(Method::GET, "/api/conversations", headers).await;
         let post = async |headers: &[_]| checked(Method::POST, "/api/conversations", headers).await;
-        assert_eq!(get(&[host.clone(), cookie.clone()]).await, None);
-        assert_eq!(post(&[host.clone(), origin.clone(), cookie.clone()]).await, None);
+        assert_eq!(get(&[host.clone(), cookie.clone()]).await, "admitted");
+        assert_eq!(post(&[host.clone(), origin.clone(), cookie.clone()]).await, "admitted");
         for wrong in [foreign.clone(), null, (header::ORIGIN, "here")] {
-            assert_eq!(
-                post(&[host.clone(), wrong.clone(), cookie.clone()]).await,
-                Some("wrong_origin")
-            );
-            assert_eq!(get(&[host.clone(), wrong, cookie.clone()]).await, Some("wrong_origin"));
+            assert_eq!(post(&[host.clone(), wrong.clone(), cookie.clone()]).await, "wrong_origin");
+            assert_eq!(get(&[host.clone(), wrong, cookie.clone()]).await, "wrong_origin");
         }
-        assert_eq!(
-            post(&[host.clone(), cookie.clone()]).await,
-            Some("wrong_origin"),
-            "without origin"
-        );
+        assert_eq!(post(&[host.clone(), cookie.clone()]).await, "wrong_origin", "without origin");
         let cross = (site, "cross-site");
-        assert_eq!(get(&[host.clone(), cookie.clone(), cross]).await, Some("wrong_origin"));
+        assert_eq!(get(&[host.clone(), cookie.clone(), cross]).await, "wrong_origin");
         for wrong in ["", "conclave-80=t", "conclave-81=s", "conclave-80=ss"] {
             let cookie = (header::COOKIE, wrong);
-            assert_eq!(get(&[host.clone(), cookie]).await, Some("no_access"), "{wrong}");
+            assert_eq!(get(&[host.clone(), cookie]).await, "no_access", "{wrong}");
         }
-        assert_eq!(get(&[(header::HOST, "there"), cookie.clone()]).await, Some("wrong_host"));
-        assert_eq!(get(&[cookie]).await, Some("wrong_host"));
-        assert_eq!(checked(Method::GET, "/", std::slice::from_ref(&host)).await, None);
+        assert_eq!(get(&[(header::HOST, "there"), cookie.clone()]).await, "wrong_host");
+        assert_eq!(get(&[cookie]).await, "wrong_host");
+        assert_eq!(checked(Method::GET, "/", std::slice::from_ref(&host)).await, "admitted");
         for path in ["/metrics", "/api/v1/runs", "/no-such-page"] {
             let refused = checked(Method::GET, path, std::slice::from_ref(&host)).await;
-            assert_eq!(refused, Some("no_access"), "{path}");
+            assert_eq!(refused, "no_access", "{path}");
         }
         // The token of the address is none of a program.
         let bearer = (header::AUTHORIZATION, "Bearer s");
-        assert_eq!(get(&[host, bearer]).await, Some("no_access"));
+        assert_eq!(get(&[host, bearer]).await, "no_access");
     }
 
     #[tokio::test]
     async fn a_public_token_is_used_once_and_the_next_one_is_reported() {
         let (public, next) = access(true, Encryption::Proxy);
         let first = public.token().unwrap();
-        let cookie = public.begin_session(&first).await.unwrap();
-        assert!(public.begin_session(&first).await.is_err(), "it was used");
+        let cookie = public.begin_session(&first, None).await.unwrap();
+        assert!(public.begin_session(&first, None).await.is_err(), "it was used");
         let second = next.0.lock().unwrap()[0].clone();
         assert_eq!(public.token().as_ref(), Some(&second));
-        assert_ne!(public.begin_session(&second).await.unwrap(), cookie);
+        assert_ne!(public.begin_session(&second, None).await.unwrap(), cookie);
         let (local, next) = access(false, Encryption::None);
         let token = local.token().unwrap();
         for _ in 0..2 {
-            assert!(local.begin_session(&token).await.is_ok());
+            assert!(local.begin_session(&token, None).await.is_ok());
         }
         assert!(next.0.lock().unwrap().is_empty());
     }
@@ -512,7 +510,7 @@ mod tests {
     #[tokio::test]
     async fn behind_tls_a_cookie_is_secure_and_no_page_without_tls_is_own() {
         let (tls, _) = access(true, Encryption::Proxy);
-        let cookie = tls.begin_session(&tls.token().unwrap()).await.unwrap();
+        let cookie = tls.begin_session(&tls.token().unwrap(), None).await.unwrap();
         assert!(cookie.starts_with("__Host-conclave-80="), "{cookie}");
         for attribute in ["HttpOnly", "SameSite=Strict", "Path=/", "Secure", "Max-Age=604800"] {
             assert!(cookie.split("; ").any(|part| part == attribute), "{attribute}: {cookie}");
@@ -530,7 +528,7 @@ mod tests {
         let own = own.entrance();
         assert!(own.is_own("https://127.0.0.1:80") && !own.is_own("http://127.0.0.1:80"));
         let (plain, _) = access(true, Encryption::None);
-        let cookie = plain.begin_session(&plain.token().unwrap()).await.unwrap();
+        let cookie = plain.begin_session(&plain.token().unwrap(), None).await.unwrap();
         assert!(cookie.starts_with("conclave-80=") && !cookie.contains("Secure"), "{cookie}");
         assert!(plain.entrance().is_own("http://here"));
     }

@@ -21,7 +21,6 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Extension, Json, Router};
-use conclave_core::journal::pending_work::WaitKey;
 use conclave_core::policy::roles::{Action, RoleRefusal};
 use conclave_core::types::approval::approval_id;
 use conclave_core::types::ids::{Principal, RoomId};
@@ -293,11 +292,10 @@ fn run_value(row: &RunRow) -> Value {
     value
 }
 
-/// A call or timer that a run waits for.
+/// A call or timer that a run waits for. What a person settles has the id of its question; a tool
+/// or a step under way has none, because nothing can be decided about it.
 fn wait_value(row: &WaitRow) -> Value {
-    let id = match row.wait.key {
-        WaitKey::Call(call) => Some(approval_id(&row.room, call)),
-        WaitKey::Model(..) | WaitKey::Timer(_) => None,
-    };
+    let call = row.wait.key.call().filter(|_| row.asks_person());
+    let id = call.map(|call| approval_id(&row.room, call));
     json!({ "id": id, "room": row.room, "since": row.since, "wait": row.wait })
 }

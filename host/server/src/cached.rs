@@ -37,6 +37,12 @@ impl<T> Default for Cached<T> {
     }
 }
 
+impl<T> Clone for Cached<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
 impl<T: Send + Sync + 'static> Cached<T> {
     /// The value, computed again if it is older than `age`, or the last one if that takes longer
     /// than `patience`. `None` if there is none yet.

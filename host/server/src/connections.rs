@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::Request;
+use axum::http::{Extensions, Request};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{HttpService, Service, service_fn};
@@ -172,6 +172,11 @@ impl Admission {
         open.strangers.push_back(Arc::clone(&connection));
         connection
     }
+}
+
+/// The address of the other side of a request's connection.
+pub(crate) fn peer_of(extensions: &Extensions) -> Option<IpAddr> {
+    extensions.get::<Arc<Connection>>().map(|connection| connection.peer())
 }
 
 impl Connection {

@@ -1,7 +1,12 @@
-//! The tag of an answer: a reader that has the same one already gets no second copy.
+//! The tag of an answer: a reader that has the same one already gets no second copy. A view that is
+//! long to make has a tag of what it depends on, and is not made for such a reader; every other answer
+//! has the tag of its bytes.
 
-use axum::http::StatusCode;
-use axum::http::header::{ETAG, HeaderMap, IF_NONE_MATCH};
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::http::header::{CONTENT_TYPE, ETAG, HeaderMap, IF_NONE_MATCH};
+use axum::http::{HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -12,7 +17,11 @@ pub(crate) struct EntityTag(String);
 impl EntityTag {
     /// The tag of an answer that depends on nothing but these values.
     pub(crate) fn of(values: &Value) -> Self {
-        let digest = Sha256::digest(values.to_string());
+        Self::of_bytes(values.to_string().as_bytes())
+    }
+
+    fn of_bytes(bytes: &[u8]) -> Self {
+        let digest = Sha256::digest(bytes);
         let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         Self(format!("\"{hex}\""))
     }
@@ -34,6 +43,35 @@ impl EntityTag {
     pub(crate) fn with(self, answer: impl IntoResponse) -> Response {
         ([(ETAG, self.0)], answer).into_response()
     }
+}
+
+/// The content types of answers that are made whole, before their first byte is sent.
+const WHOLE: [&str; 2] = ["application/json", "text/html"];
+
+/// Answers a request to read, and tags the answer.
+pub(crate) async fn tag_answer(request: Request, next: Next) -> Response {
+    let is_read = request.method() == Method::GET;
+    let known = request.headers().clone();
+    let answer = next.run(request).await;
+    if !is_read || answer.status() != StatusCode::OK || answer.headers().contains_key(ETAG) {
+        return answer;
+    }
+    let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    if !kind.is_some_and(|kind| WHOLE.iter().any(|whole| kind.starts_with(whole))) {
+        return answer;
+    }
+    let (mut head, body) = answer.into_parts();
+    let Ok(bytes) = to_bytes(body, usize::MAX).await else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    let tag = EntityTag::of_bytes(&bytes);
+    if tag.is_known(&known) {
+        return tag.unchanged();
+    }
+    if let Ok(value) = HeaderValue::try_from(tag.0) {
+        head.headers.insert(ETAG, value);
+    }
+    Response::from_parts(head, Body::from(bytes))
 }
 
 #[cfg(test)]

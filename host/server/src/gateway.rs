@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -15,6 +15,7 @@ use axum::http::header::{self, HeaderValue};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
+use conclave_core::types::ids::ChannelId;
 use conclave_runtime::Prepared;
 use conclave_runtime::store::StoreAddress;
 use hyper::service::Service as _;
@@ -22,10 +23,11 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::access::{Access, Address, Entrance, is_open};
+use crate::access::{Access, Address, Entrance, is_hook, is_open};
 use crate::connections;
 use crate::conversations::{Conversations, FAILED};
 use crate::error::ServerError;
+use crate::hooks::HookReports;
 use crate::http::{Failure, Server, ServerPermits, ServerPlace, router};
 use crate::operator::Operator;
 use crate::page;
@@ -84,6 +86,7 @@ struct GatewayState {
     configs: Vec<RoutedServer>,
     operator: Arc<dyn Operator>,
     requests: Arc<Requests>,
+    hook_reports: HookReports,
     /// Whether the server stops.
     stopping: watch::Sender<bool>,
 }
@@ -165,7 +168,9 @@ impl Gateway {
         }
         let access = ServerAccess::new(entrance, accesses);
         let (operator, requests) = (Arc::clone(operator), Arc::default());
-        let state = GatewayState { access, configs: servers, operator, requests, stopping };
+        let hook_reports = HookReports::default();
+        let state =
+            GatewayState { access, configs: servers, operator, requests, hook_reports, stopping };
         Ok(Self(Arc::new(state)))
     }
 
@@ -247,6 +252,13 @@ impl Gateway {
         self.0.configs.iter().map(|config| &config.server)
     }
 
+    /// Reports a refused webhook to the operator, unless others were a moment ago.
+    pub(crate) fn report_hook(&self, channel: Option<&ChannelId>, code: &str) {
+        if let Some(count) = self.0.hook_reports.due(Instant::now()) {
+            self.0.operator.hooks_refused(channel, code, count);
+        }
+    }
+
     /// Takes a renewed certificate, again and again.
     async fn watch_certificate(&self, tls: Option<Arc<ServerTls>>) {
         let Some(tls) = tls else { return std::future::pending().await };
@@ -295,11 +307,12 @@ impl Gateway {
         });
         let visible = VisibleConfigs::new(visible.collect());
         let chosen = config_of(&head.uri);
-        let first = visible.iter().next().filter(|_| !is_login(head.uri.path()));
+        // A signature counts, and no session beside it.
+        let is_stranger = is_login(head.uri.path()) || is_hook(head.uri.path());
+        let first = visible.iter().next().filter(|_| !is_stranger);
         let Some(first) = first else {
             return Ok(self.of_stranger(head, chosen.as_deref()));
         };
-        let names: Vec<Arc<str>> = visible.names().into_iter().map(Arc::from).collect();
         let path = head.uri.path();
         let is_list = is_open(path) || LISTS.contains(&path);
         let (of_request, answers) = match chosen {
@@ -320,7 +333,7 @@ impl Gateway {
         };
         let config = answers.as_ref().map(|config| Arc::from(config.server.name()));
         let VisibleConfig { server, session } = answers.unwrap_or_else(|| first.clone());
-        head.extensions.insert(session.among(names.into(), config));
+        head.extensions.insert(session.among(visible.roles().into(), config));
         head.extensions.insert(of_request);
         let is_chosen = |config: &&RoutedServer| config.server.name() == server.name();
         configs.iter().find(is_chosen).ok_or_else(|| config_not_found(&visible.names()))
@@ -337,7 +350,7 @@ fn is_login(path: &str) -> bool {
 }
 
 /// The config that the query of an address names; `None` if it names none.
-fn config_of(uri: &Uri) -> Option<String> {
+pub(crate) fn config_of(uri: &Uri) -> Option<String> {
     query_value(uri, CONFIG)
 }
 

@@ -2,17 +2,20 @@
 //! to a status; it decides nothing.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
-use axum::http::header::{HeaderMap, HeaderName, SET_COOKIE};
+use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, SET_COOKIE};
 use axum::http::{StatusCode, Uri};
+use axum::middleware::from_fn;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Extension, Json, Router};
 use conclave_core::policy::roles::{Action, RoleRefusal};
+use conclave_core::setup::Setup;
 use conclave_core::types::ids::{Millis, Principal};
 use conclave_core::types::request::{Inbound, Refusal, RefusalCode};
 use conclave_runtime::clock::{Clock as _, SystemClock};
@@ -26,16 +29,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::access::Access;
 use crate::api::rights::GrantUses;
+use crate::api::views::RunViews;
 use crate::api::{self, API};
 use crate::cached::Cached;
-use crate::connections;
+use crate::connections::{self, peer_of};
 use crate::conversation::Conversation;
 use crate::conversations::Conversations;
+use crate::entity_tag;
 use crate::events::events;
 use crate::folds::RunFolds;
 use crate::followers::Followers;
 use crate::gateway::Gateway;
-use crate::hooks::{self, HOOK_KEY};
+use crate::hooks::{self, HOOK_KEY, HookCounts};
 use crate::open_questions::OpenQuestions;
 use crate::page;
 use crate::people::LoginRefusal;
@@ -43,8 +48,11 @@ use crate::readers::Readers;
 use crate::readiness::Readiness;
 use crate::refusals::Surface;
 use crate::sessions::Session;
+use crate::single_values;
 use crate::visible_configs::{VisibleConfig, VisibleConfigs};
 
+/// The content type of the forms of pages.
+const FORM: &str = "application/x-www-form-urlencoded";
 /// Bytes of a request's body.
 const BODY: usize = 256 << 10;
 /// The time in which a body has to arrive.
@@ -89,8 +97,11 @@ struct ServerState {
     permits: ServerPermits,
     /// The event streams of this config; it is no further limit.
     streams: Arc<Semaphore>,
-    uses: Cached<GrantUses>,
+    /// The uses of the grants of a setup: a config that is read again has others.
+    uses: Mutex<Option<(Arc<Setup>, Cached<GrantUses>)>>,
     check: Cached<StoreCheck>,
+    hook_counts: HookCounts,
+    views: RunViews,
     /// Whether the server stops.
     stopping: watch::Receiver<bool>,
 }
@@ -140,8 +151,10 @@ impl Server {
             open_questions: OpenQuestions::default(),
             permits,
             streams,
-            uses: Cached::default(),
+            uses: Mutex::default(),
             check: Cached::default(),
+            hook_counts: HookCounts::default(),
+            views: RunViews::default(),
             stopping,
         }))
     }
@@ -204,8 +217,25 @@ impl Server {
         &self.0.readiness
     }
 
-    pub(crate) fn cached_uses(&self) -> &Cached<GrantUses> {
-        &self.0.uses
+    pub(crate) fn views(&self) -> &RunViews {
+        &self.0.views
+    }
+
+    pub(crate) fn hook_counts(&self) -> &HookCounts {
+        &self.0.hook_counts
+    }
+
+    /// The uses of the grants of this setup, which is that of the config.
+    pub(crate) fn cached_uses(&self, setup: &Arc<Setup>) -> Cached<GrantUses> {
+        let mut uses = self.0.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*uses {
+            Some((of, cached)) if Arc::ptr_eq(of, setup) => cached.clone(),
+            _ => {
+                let cached = Cached::default();
+                *uses = Some((Arc::clone(setup), cached.clone()));
+                cached
+            }
+        }
     }
 
     pub(crate) fn cached_check(&self) -> &Cached<StoreCheck> {
@@ -280,6 +310,7 @@ pub(crate) fn router(server: Server) -> Router {
         .method_not_allowed_fallback(async |uri: Uri| {
             Surface::of(uri.path()).refuse(Failure::wrong_method(), None)
         })
+        .layer(from_fn(entity_tag::tag_answer))
         .layer(DefaultBodyLimit::max(BODY))
         .with_state(server)
 }
@@ -313,9 +344,19 @@ impl Failure {
         self
     }
 
+    /// The stable code.
+    pub(crate) fn error_code(&self) -> &str {
+        self.body["error"].as_str().unwrap_or_default()
+    }
+
     /// Whether the request came without access, so that a log-in can help.
     pub(crate) fn is_without_access(&self) -> bool {
         self.status == StatusCode::UNAUTHORIZED
+    }
+
+    /// Whether the same request can succeed later.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.status == StatusCode::TOO_MANY_REQUESTS || self.status.is_server_error()
     }
 
     /// The answer to a request for what is not there.
@@ -336,12 +377,6 @@ impl Failure {
 
     pub(crate) fn into_parts(self) -> (StatusCode, Value) {
         (self.status, self.body)
-    }
-
-    #[cfg(test)]
-    pub(crate) fn code(&self) -> &'static str {
-        let codes = ["wrong_host", "wrong_origin", "no_access"];
-        codes.into_iter().find(|code| self.body["error"] == *code).unwrap_or_default()
     }
 }
 
@@ -391,9 +426,31 @@ pub(crate) async fn body<T: DeserializeOwned>(request: Request) -> Result<T, Fai
     })
 }
 
-/// Reads the body of a page's form, with the limits of [`body`].
+/// Reads the body of a page's form, with the limits of [`body`]. Each of its fields comes once.
 pub(crate) async fn form_body(request: Request) -> Result<String, Failure> {
+    // What a browser sends from a page's form, and no other program by chance: a text that is read
+    // as another format than its sender meant says something else.
+    let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case(FORM) {
+        let what = format!("the body must be {FORM}");
+        return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "bad_arguments", what));
+    }
+    let body = text_body(request).await?;
+    single_values::check_fields(&body)?;
+    Ok(body)
+}
+
+/// Reads a body as it is, with the limits of [`body`].
+pub(crate) async fn text_body(request: Request) -> Result<String, Failure> {
     in_time(String::from_request(request, &())).await?.map_err(|rejection| {
+        Failure::new(rejection.status(), "bad_arguments", rejection.body_text())
+    })
+}
+
+/// Reads the bytes of a body of limited size, within a limited time.
+pub(crate) async fn whole_body(request: Request) -> Result<Bytes, Failure> {
+    in_time(Bytes::from_request(request, &())).await?.map_err(|rejection| {
         Failure::new(rejection.status(), "bad_arguments", rejection.body_text())
     })
 }
@@ -415,8 +472,10 @@ async fn begin_session(
     Extension(gateway): Extension<Gateway>,
     request: Request,
 ) -> Result<Response, Failure> {
+    let peer = peer_of(request.extensions());
     let SessionRequest { token } = body(request).await?;
-    let cookie = gateway.access().begin_session(&token).await.map_err(|refusal| match refusal {
+    let session = gateway.access().begin_session(&token, peer).await;
+    let cookie = session.map_err(|refusal| match refusal {
         LoginRefusal::WrongToken if gateway.token().is_some() => {
             let what =
                 "the address is not valid any more; open the one that `conclave serve` printed";
@@ -493,6 +552,7 @@ async fn message(
         return Err(Failure::new(StatusCode::BAD_REQUEST, "bad_arguments", what));
     }
     let channel = server.0.conversations.channel().cloned().ok_or_else(Failure::missing)?;
+    server.0.conversations.check_access(&channel)?;
     let sender = session.name().unwrap_or_default().to_owned();
     let inbound = Inbound { sender, key: Some(key), ..Inbound::new(channel, text) };
     let handle = conversation.handle().ok_or_else(Failure::over)?;

@@ -21,6 +21,7 @@ mod followers;
 mod gateway;
 mod hooks;
 mod http;
+mod login_attempts;
 mod markdown;
 #[cfg(feature = "oidc")]
 mod oidc;
@@ -36,8 +37,10 @@ mod run_request;
 mod runs;
 mod server_access;
 mod sessions;
+mod single_values;
 mod tls;
 mod tokens;
+mod view_cache;
 mod visible_configs;
 
 pub use access::{Address, Encryption};

@@ -38,6 +38,8 @@ const FAILED_PAUSE: Duration = Duration::from_secs(1);
 /// Log-ins that are remembered so that none counts twice. The provider remembers its codes too.
 const USED: usize = 1_024;
 
+/// The number of the next log-in: one may give sessions at several configs.
+static LOGINS: AtomicU64 = AtomicU64::new(0);
 /// Characters of a provider's reason.
 const DENIAL: usize = 40;
 
@@ -48,7 +50,6 @@ pub struct Oidc {
     used: Mutex<VecDeque<String>>,
     callbacks: Arc<Semaphore>,
     beginnings: Semaphore,
-    logins: AtomicU64,
     has_failed: AtomicBool,
 }
 
@@ -78,8 +79,10 @@ pub(crate) struct Callback {
 pub(crate) struct OidcPerson {
     pub(crate) principal: Principal,
     pub(crate) role: Role,
-    /// The number of the log-in.
+    /// The number of the log-in, which no other one of the process has.
     pub(crate) login: u64,
+    /// What the provider said last.
+    pub(crate) claims: Value,
     /// The person at the provider.
     subject: String,
     /// Asks the provider whether the person still has access; `None` if it cannot be asked.
@@ -132,7 +135,6 @@ impl Oidc {
             used: Mutex::default(),
             callbacks: Arc::new(Semaphore::new(CALLBACKS)),
             beginnings: Semaphore::new(BEGINNINGS),
-            logins: AtomicU64::default(),
             has_failed: AtomicBool::default(),
         })
     }
@@ -250,8 +252,9 @@ impl Oidc {
         Ok(OidcPerson {
             principal,
             role,
-            login: self.logins.fetch_add(1, Ordering::Relaxed),
+            login: LOGINS.fetch_add(1, Ordering::Relaxed),
             subject: subject(&claims).to_owned(),
+            claims,
             refresh_token: answer.refresh_token.map(ApiKey::new),
         })
     }
@@ -262,6 +265,11 @@ impl Oidc {
         let token = id_token::parse(token)?;
         let key = self.provider.key(&token).await?;
         Ok(token.verified(key.as_ref(), &expected, crate::http::now())?)
+    }
+
+    /// The name and the role by these claims, which are for this server as a client.
+    pub(crate) fn person_of(&self, claims: &Value) -> Option<(Principal, Role)> {
+        Some((self.config.person(claims).ok()?, self.config.role_of(claims)?))
     }
 
     /// Asks the provider whether a person still has access, and the same role.
@@ -285,8 +293,8 @@ impl Oidc {
             Err(_) => return Renewal::Revoked,
         };
         let is_same = subject(&claims) == person.subject
-            && self.config.person(&claims).as_ref() == Ok(&person.principal)
-            && self.config.role_of(&claims) == Some(person.role);
+            && self.person_of(&claims) == Some((person.principal.clone(), person.role));
+        person.claims = claims;
         if is_same { Renewal::Valid } else { Renewal::Revoked }
     }
 

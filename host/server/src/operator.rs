@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io;
 
 use conclave_core::setup::ChangedComponent;
-use conclave_core::types::ids::RoomId;
+use conclave_core::types::ids::{ChannelId, RoomId};
 use conclave_runtime::store::StoreError;
 
 use crate::tls::TlsError;
@@ -35,6 +35,10 @@ pub trait Operator: Send + Sync + 'static {
     /// People cannot log in at their provider, for this reason. It is reported once, until somebody
     /// can again.
     fn provider_failed(&self, error: &dyn Display);
+
+    /// Webhooks were refused, so many since the last report; the newest with this code, at this
+    /// channel if the config has it.
+    fn hooks_refused(&self, channel: Option<&ChannelId>, code: &str, count: u64);
 
     /// The token of a public address was used, and this one is valid from now on.
     fn token_renewed(&self, token: &str);

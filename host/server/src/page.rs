@@ -234,7 +234,7 @@ fn document(
 }
 
 fn navigation(here: Option<Place>, session: &Session) -> Markup {
-    let may = |place: &Place| session.may(place.action(), None).is_ok();
+    let may = |place: &Place| session.may_somewhere(place.action());
     let config = |place: &Place| {
         session.config().or(session.configs().next().filter(|_| place.is_of_one_config()))
     };

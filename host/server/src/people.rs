@@ -1,32 +1,21 @@
 //! The people who may use a server, with their tokens: those of the config, and those of a file
-//! that is read again when it changes. Decides who a token belongs to; attempts are slowed.
+//! that is read again when it changes.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use axum::http::HeaderMap;
 use conclave_core::config::ServerConfig;
 use conclave_core::types::ids::{Millis, Principal};
-use tokio::sync::{Semaphore, watch};
 
 #[cfg(feature = "oidc")]
 use crate::oidc::Oidc;
 use crate::proxy::ProxiedPeople;
-use crate::sessions::{Credential, Identity, SecretDigest, digest};
-use crate::tokens::{PersonToken, TokenFile, name_of, verify};
-
-/// Attempts to log in that are looked at or wait; one more is refused at once.
-const ATTEMPTS: usize = 8;
-/// The time that a failed attempt occupies one of those places.
-const FAILED_PAUSE: Duration = Duration::from_secs(1);
-/// A hash of no token, so that an unknown name takes as long as a wrong secret.
-const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5bm9ib2R5$\
-                      bm9ib2R5bm9ib2R5bm9ib2R5bm9ib2R5bm9ib2R5bm8";
+use crate::sessions::{Credential, Identity};
+use crate::tokens::{PersonToken, TokenFile, name_of};
 
 /// The people of a config.
 pub struct People {
@@ -48,21 +37,6 @@ struct ConfigPeople {
     /// Those whom a proxy names.
     proxied: Option<ProxiedPeople>,
 }
-
-/// The attempts to log in at a server, which are slowed.
-pub(crate) struct LoginAttempts {
-    permits: Arc<Semaphore>,
-    /// Those of names that nobody has, which whoever reaches the server can send: they take no place
-    /// of those who may log in.
-    unknown: Arc<Semaphore>,
-    /// The tokens that are verified now.
-    pending: Mutex<BTreeMap<SecretDigest, watch::Receiver<Option<Verified>>>>,
-    /// Held while a token is verified, which takes memory and a processor.
-    verifying: tokio::sync::Mutex<()>,
-}
-
-/// The outcome of a verification: which of the stored tokens it is.
-type Verified = Result<PersonToken, LoginRefusal>;
 
 /// The reason why nobody is logged in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,91 +221,18 @@ impl ConfigPeople {
     }
 }
 
-impl LoginAttempts {
-    pub(crate) fn new() -> Self {
-        Self {
-            permits: Arc::new(Semaphore::new(ATTEMPTS)),
-            unknown: Arc::new(Semaphore::new(ATTEMPTS)),
-            pending: Mutex::default(),
-            verifying: tokio::sync::Mutex::default(),
-        }
-    }
-
-    /// Returns which of the stored tokens this one is. Requests that come with one token at once are
-    /// one attempt.
-    pub(crate) async fn verify(
-        self: &Arc<Self>,
-        token: &str,
-        candidates: Vec<PersonToken>,
-    ) -> Verified {
-        let mut verified = self.verification(token, candidates)?;
-        let verified = verified.wait_for(Option::is_some).await;
-        verified.ok().and_then(|verified| verified.clone()).unwrap_or(Err(LoginRefusal::WrongToken))
-    }
-
-    /// Returns where the outcome for a token appears, and begins its verification unless it is in
-    /// progress.
-    fn verification(
-        self: &Arc<Self>,
-        token: &str,
-        candidates: Vec<PersonToken>,
-    ) -> Result<watch::Receiver<Option<Verified>>, LoginRefusal> {
-        let (digest, mut pending) = (digest(token), self.pending());
-        if let Some(verified) = pending.get(&digest) {
-            return Ok(verified.clone());
-        }
-        let permits = if candidates.is_empty() { &self.unknown } else { &self.permits };
-        let attempt = Arc::clone(permits).try_acquire_owned();
-        let Ok(attempt) = attempt else { return Err(LoginRefusal::Busy) };
-        let (outcome, verified) = watch::channel(None);
-        pending.insert(digest, verified.clone());
-        let (attempts, token) = (Arc::clone(self), token.to_owned());
-        // In a task of its own: a client that leaves frees neither its place nor the processor.
-        tokio::spawn(async move {
-            let _attempt = attempt;
-            let found = attempts.verify_alone(token, candidates).await;
-            if found.is_none() {
-                tokio::time::sleep(FAILED_PAUSE).await;
-            }
-            // Removed first: whoever comes now begins anew, and sees a token that was revoked.
-            attempts.pending().remove(&digest);
-            outcome.send_replace(Some(found.ok_or(LoginRefusal::WrongToken)));
-        });
-        Ok(verified)
-    }
-
-    fn pending(&self) -> MutexGuard<'_, BTreeMap<SecretDigest, watch::Receiver<Option<Verified>>>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn verify_alone(
-        &self,
-        token: String,
-        candidates: Vec<PersonToken>,
-    ) -> Option<PersonToken> {
-        let _verifying = self.verifying.lock().await;
-        let verifying = tokio::task::spawn_blocking(move || {
-            name_of(&token)?;
-            if candidates.is_empty() {
-                verify(&token, NOBODY);
-            }
-            candidates.into_iter().find(|person| verify(&token, &person.hash))
-        });
-        verifying.await.ok().flatten()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use conclave_core::config::ServerUser;
     use conclave_core::policy::roles::Role;
 
     use super::*;
+    use crate::login_attempts::LoginAttempts;
     use crate::tokens::NewToken;
 
     async fn identify(people: &People, token: &str) -> Result<Identity, LoginRefusal> {
         let attempts = Arc::new(LoginAttempts::new());
-        let found = attempts.verify(token, people.candidates(token)).await?;
+        let found = attempts.verify(token, None, people.candidates(token)).await?;
         people.identity(&found.name, &found.hash).ok_or(LoginRefusal::WrongToken)
     }
 
@@ -384,35 +285,5 @@ mod tests {
         assert!(identify(&people, &bob.token).await.is_err() && people.has(&found));
         std::fs::write(file.path(), "?").unwrap();
         assert!(people.reload().1.is_err() && people.has(&found));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn many_requests_with_one_token_are_one_attempt() {
-        let token = NewToken::of("ada").unwrap();
-        let user = ServerUser { role: Role::User, token_hash: Some(token.hash.clone()) };
-        let users = [("ada".to_owned(), user)].into();
-        let server = ServerConfig { users, ..ServerConfig::default() };
-        let people = People::find(&server, None, "/c.toml".into()).unwrap();
-        let attempts = Arc::new(LoginAttempts::new());
-        let identify = |token: &str| {
-            let (attempts, candidates) = (Arc::clone(&attempts), people.candidates(token));
-            let token = token.to_owned();
-            tokio::spawn(async move { attempts.verify(&token, candidates).await })
-        };
-        let right: Vec<_> = (0..8 * ATTEMPTS).map(|_| identify(&token.token)).collect();
-        for answer in right {
-            assert_eq!(answer.await.unwrap().unwrap().name, "ada");
-        }
-        assert!(attempts.pending().is_empty(), "nothing is remembered");
-        // Others are attempts of their own, and those of nobody's names keep nobody out.
-        let wrong: Vec<_> = (0..=ATTEMPTS).map(|number| identify(&number.to_string())).collect();
-        tokio::task::yield_now().await;
-        assert_eq!(identify(&token.token).await.unwrap().unwrap().name, "ada");
-        let mut refusals = Vec::new();
-        for answer in wrong {
-            refusals.push(answer.await.unwrap().unwrap_err());
-        }
-        let busy = refusals.iter().filter(|refusal| **refusal == LoginRefusal::Busy).count();
-        assert_eq!(busy, 1, "{refusals:?}");
     }
 }

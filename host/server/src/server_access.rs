@@ -9,12 +9,16 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use tokio::task::JoinSet;
 
+#[cfg(feature = "oidc")]
+use crate::access::EndedLogin;
 use crate::access::{Access, Entrance, bearer, is_open};
 use crate::connections::Connection;
 use crate::http::Failure;
-use crate::people::{LoginAttempts, LoginRefusal};
+use crate::login_attempts::LoginAttempts;
+use crate::people::LoginRefusal;
 use crate::refusals::is_readable;
 use crate::sessions::{Credential, Identity, SESSION, Session};
+use crate::single_values;
 use crate::tokens::{PersonToken, random_text};
 
 /// The access to the configs of a server.
@@ -63,8 +67,8 @@ impl ServerAccess {
             let access = Arc::clone(access);
             #[cfg(feature = "oidc")]
             watching.spawn({
-                let access = Arc::clone(&access);
-                async move { access.watch_logins().await }
+                let (access, all) = (Arc::clone(&access), self.configs.clone());
+                async move { access.watch_logins(&all).await }
             });
             watching.spawn(async move { access.watch_tokens().await });
         }
@@ -73,12 +77,23 @@ impl ServerAccess {
 
     /// The cookie for a browser that has a token. It is one secret, under which each config that
     /// knows the person has a session.
-    pub(crate) async fn begin_session(&self, token: &str) -> Result<String, LoginRefusal> {
+    pub(crate) async fn begin_session(
+        &self,
+        token: &str,
+        peer: Option<IpAddr>,
+    ) -> Result<String, LoginRefusal> {
         // Before anything changes: without randomness the present token stays valid.
         let secret = random_text().map_err(|_| LoginRefusal::Busy)?;
-        let identities = self.identify(token).await?;
+        let identities = self.identify(token, peer).await?;
         self.begin(&secret, identities)?;
         Ok(self.entrance.session_cookie(&secret, SESSION))
+    }
+
+    /// Begins the sessions of a person who has logged in at a provider, at each config with that
+    /// client of it where the person has a role.
+    #[cfg(feature = "oidc")]
+    pub(crate) fn begin_beside(&self, ended: &EndedLogin) {
+        self.configs.iter().for_each(|access| access.begin_beside(ended));
     }
 
     /// Ends the sessions of a browser at all configs. Returns the cookie that takes the place of
@@ -91,7 +106,11 @@ impl ServerAccess {
     }
 
     /// Returns whom a token belongs to, at each config that knows it.
-    async fn identify(&self, token: &str) -> Result<Vec<Option<Identity>>, LoginRefusal> {
+    async fn identify(
+        &self,
+        token: &str,
+        peer: Option<IpAddr>,
+    ) -> Result<Vec<Option<Identity>>, LoginRefusal> {
         let are_known: Vec<bool> =
             self.configs.iter().map(|access| access.people().are_known()).collect();
         if are_known.contains(&false) {
@@ -104,10 +123,14 @@ impl ServerAccess {
                 Err(_) => {}
             }
         }
-        self.identify_person(token).await
+        self.identify_person(token, peer).await
     }
 
-    async fn identify_person(&self, token: &str) -> Result<Vec<Option<Identity>>, LoginRefusal> {
+    async fn identify_person(
+        &self,
+        token: &str,
+        peer: Option<IpAddr>,
+    ) -> Result<Vec<Option<Identity>>, LoginRefusal> {
         let mut candidates: Vec<PersonToken> = Vec::new();
         for candidate in self.configs.iter().flat_map(|access| access.people().candidates(token)) {
             // Verified once, although several configs may know it.
@@ -115,7 +138,7 @@ impl ServerAccess {
                 candidates.push(candidate);
             }
         }
-        let PersonToken { name, hash, .. } = self.attempts.verify(token, candidates).await?;
+        let PersonToken { name, hash, .. } = self.attempts.verify(token, peer, candidates).await?;
         Ok(self.configs.iter().map(|access| access.people().identity(&name, &hash)).collect())
     }
 
@@ -139,6 +162,7 @@ impl ServerAccess {
         let peer = connection.map(|connection| connection.peer());
         // Removed before anything else, so that nothing reads that of a client.
         let proxied = self.take_proxied(peer, &mut head.headers);
+        single_values::check(head)?;
         let path = head.uri.path();
         // Before it counts, so that no other web site makes the server verify tokens.
         self.entrance.check(&head.method, path, &head.headers)?;
@@ -165,7 +189,7 @@ impl ServerAccess {
                 return Err(LoginRefusal::NoRole.into());
             }
             if !is_open(path) {
-                sessions = self.program_sessions(&head.headers).await?;
+                sessions = self.program_sessions(&head.headers, peer).await?;
                 for at in (0..proxied.len()).filter(|at| is_refused(*at)) {
                     sessions[at] = None;
                 }
@@ -210,6 +234,7 @@ impl ServerAccess {
     async fn program_sessions(
         &self,
         headers: &HeaderMap,
+        peer: Option<IpAddr>,
     ) -> Result<Vec<Option<Session>>, LoginRefusal> {
         // The token of the printed address is for a browser, and gives a program no access.
         let token = bearer(headers).ok_or(LoginRefusal::WrongToken)?;
@@ -221,7 +246,7 @@ impl ServerAccess {
             self.configs.iter().map(|access| access.session(token)).collect();
         let Some(session) = known.iter().flatten().next() else {
             // The hash is slow, so it is verified once.
-            return self.begin(token, self.identify_person(token).await?);
+            return self.begin(token, self.identify_person(token, peer).await?);
         };
         let Credential::Token(hash) = &session.identity.credential else { return Ok(known) };
         let name = &session.identity.principal.0;

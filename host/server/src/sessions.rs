@@ -55,8 +55,8 @@ pub(crate) struct Session {
     pub(crate) identity: Identity,
     /// Closed when the session ends.
     open: watch::Receiver<()>,
-    /// The configs that the person sees, if there are several.
-    configs: Arc<[Arc<str>]>,
+    /// The configs that the person sees, if there are several, each with the role there.
+    configs: Arc<[(Arc<str>, Role)]>,
     /// The config of the request; `None` if it is about several.
     config: Option<Arc<str>>,
 }
@@ -67,13 +67,13 @@ impl Session {
     }
 
     /// The session of a request of somebody who sees these configs.
-    pub(crate) fn among(self, configs: Arc<[Arc<str>]>, config: Option<Arc<str>>) -> Self {
+    pub(crate) fn among(self, configs: Arc<[(Arc<str>, Role)]>, config: Option<Arc<str>>) -> Self {
         Self { configs, config, ..self }
     }
 
     /// The names of the configs that the person sees, if there are several.
     pub(crate) fn configs(&self) -> impl Iterator<Item = &str> {
-        self.configs.iter().map(|name| &**name)
+        self.configs.iter().map(|(name, _)| &**name)
     }
 
     /// The name of the config of the request, if it is about one of several.
@@ -84,6 +84,16 @@ impl Session {
     /// Decides whether this person may do something; see [`may`].
     pub(crate) fn may(&self, action: Action, owner: Option<&Principal>) -> Result<(), RoleRefusal> {
         may(&self.identity.principal, self.identity.role, action, owner)
+    }
+
+    /// Whether the person may do something at the config of the request; if it is about several, at
+    /// one of them.
+    pub(crate) fn may_somewhere(&self, action: Action) -> bool {
+        let may_as = |role| may(&self.identity.principal, role, action, None).is_ok();
+        match self.config {
+            None if !self.configs.is_empty() => self.configs.iter().any(|(_, role)| may_as(*role)),
+            _ => may_as(self.identity.role),
+        }
     }
 
     /// The name of the person; `None` if the token names nobody.

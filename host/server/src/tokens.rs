@@ -6,18 +6,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use argon2::Argon2;
+use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
 use conclave_core::policy::roles::Role;
 use conclave_core::types::ids::Millis;
 use conclave_runtime::durable_file::{self, FileAccess, make_folders};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::error::ServerError;
 
 /// Bytes of the secret in a token.
 const SECRET: usize = 32;
-/// Bytes of a salt.
-const SALT: usize = 16;
+/// Bytes of a salt, which is a digest of its token. Those of older programs are random and shorter.
+const SALT: usize = 24;
+/// Bytes of a token: those of the longest name, and of the secret.
+pub(crate) const TOKEN_MAX: usize = 256;
 
 /// A token of a person, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,9 +55,7 @@ impl NewToken {
     /// `Randomness` if the system has none, `Hash` if the memory does not suffice.
     pub fn of(name: &str) -> Result<Self, ServerError> {
         let token = format!("{name}.{}", random_text()?);
-        let mut salt = [0; SALT];
-        getrandom::fill(&mut salt).map_err(ServerError::Randomness)?;
-        let hash = Argon2::default().hash_password_with_salt(token.as_bytes(), &salt);
+        let hash = Argon2::default().hash_password_with_salt(token.as_bytes(), &salt_of(&token));
         let hash = hash.map_err(|error| ServerError::Hash(error.to_string()))?.to_string();
         Ok(Self { token, hash })
     }
@@ -70,6 +72,38 @@ pub(crate) fn name_of(token: &str) -> Option<&str> {
 /// Whether the hash is that of the token. It takes long on purpose, and as long for each token.
 pub(crate) fn verify(token: &str, hash: &str) -> bool {
     Argon2::default().verify_password(token.as_bytes(), hash).is_ok()
+}
+
+/// What a fast look says about a token and a stored hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QuickMatch {
+    /// They belong together, which the slow hash will say too.
+    Same,
+    /// They do not.
+    Other,
+    /// The hash is of an older program.
+    Unknown,
+}
+
+/// Looks whether a hash can be that of a token, without computing it.
+pub(crate) fn quick_match(token: &str, hash: &str) -> QuickMatch {
+    let Some(salt) = PasswordHash::new(hash).ok().and_then(|hash| hash.salt) else {
+        return QuickMatch::Unknown;
+    };
+    match salt.len() {
+        SALT if *salt == salt_of(token) => QuickMatch::Same,
+        SALT => QuickMatch::Other,
+        _ => QuickMatch::Unknown,
+    }
+}
+
+/// The salt for a token. It is as unique as the token, and tells nothing about it: nobody finds 256
+/// random bits by a digest of them. Whoever reads it can tell the token from all others at once.
+fn salt_of(token: &str) -> [u8; SALT] {
+    let digest = Sha256::digest([b"conclave salt of a token\0", token.as_bytes()].concat());
+    let mut salt = [0; SALT];
+    salt.copy_from_slice(&digest[..SALT]);
+    salt
 }
 
 /// 256 random bits in hexadecimal.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use conclave_core::policy::roles::{Action, RoleRefusal};
+use conclave_core::policy::roles::{Action, Role, RoleRefusal};
 use conclave_core::types::ids::RoomId;
 use conclave_runtime::store::{RunListPlace, RunRow};
 use serde_json::{Value, json};
@@ -57,6 +57,17 @@ impl VisibleConfigs {
         match &*self.0 {
             [_] => Vec::new(),
             several => several.iter().map(|config| config.server.name()).collect(),
+        }
+    }
+
+    /// The names of the configs with the person's role at each, if there are several.
+    pub(crate) fn roles(&self) -> Vec<(Arc<str>, Role)> {
+        let of = |config: &VisibleConfig| {
+            (Arc::from(config.server.name()), config.session.identity.role)
+        };
+        match &*self.0 {
+            [_] => Vec::new(),
+            several => several.iter().map(of).collect(),
         }
     }
 
@@ -189,6 +200,7 @@ impl VisibleConfigs {
                 folds: folds.open_runs(),
                 folded_records: folds.records(),
                 read_questions: server.open_questions().read(),
+                hooks: server.hook_counts().all(),
             };
             all.push(ConfigFigures { config: server.config_name(), totals, server: of_server });
         }

@@ -5,11 +5,11 @@
 //! For manual tests see `docs/use/mcp.md`.
 
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use conclave_test_support::{Rig, bare, cache, program, stepping, until};
+use conclave_test_support::{Rig, bare, cache, free_port, program, stepping, until};
 use serde_json::{Value, json};
 
 use crate::cli::{conclave, text};
@@ -122,12 +122,21 @@ fn no_server_outlives_its_host_whether_it_ends_or_is_killed() {
         eprintln!("skipped: there is no python3");
         return;
     }
+    // The host's supervisor, the server and what it started; a launcher has no word of it.
+    ended_with_its_host("unconfined = true", 3);
+    if crate::confined::confines() {
+        ended_with_its_host("unconfined = false", 2);
+    }
+}
+
+/// Checks that the processes of a server, so many of them, end with the host.
+fn ended_with_its_host(line: &str, processes: usize) {
     // A number that no other process of the machine has in its command line.
     let marker = format!("8{:07}", std::process::id());
     let config = format!(
         "entry = \"desk\"\n[models.default]\nkind = \"scripted\"\nreplies = \"replies.json\"\n\
          [plugins.desk]\nsource = \"stock:chat\"\ngrants.tools = [\"it.*\"]\ngrants.model = [\"default\"]\n\
-         [plugins.it]\nsource = {{ mcp = {{ command = [\"python3\", {:?}, \"stays\", {marker:?}] }} }}\n\
+         [plugins.it]\nsource = {{ mcp = {{ command = [\"python3\", {:?}, \"stays\", {marker:?}], {line} }} }}\n\
          [[policy]]\ntool = \"*\"\ndecide = \"allow\"\n[tasks.desk]\nagent = \"desk\"\n",
         data("hostile.py")
     );
@@ -139,8 +148,7 @@ fn no_server_outlives_its_host_whether_it_ends_or_is_killed() {
     for signal in ["-KILL", "-TERM"] {
         let mut command = rig.conclave(&["run", "go"]);
         let mut host = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        // The host's supervisor, the server and what it started.
-        until("the call", || (holding(&marker) == 3).then_some(()));
+        until("the call", || (holding(&marker) == processes).then_some(()));
         let sent = bare("kill").args([signal, &host.id().to_string()]).status();
         assert!(sent.is_ok_and(|sent| sent.success()));
         host.wait().unwrap();
@@ -210,10 +218,7 @@ struct OverHttp(Child, u16);
 
 impl OverHttp {
     fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .and_then(|free| free.local_addr())
-            .expect("a free port")
-            .port();
+        let port = free_port();
         let mut command = bare(python());
         command
             .args([data("server.py"), "http".to_owned(), port.to_string()])

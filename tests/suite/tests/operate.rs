@@ -1,10 +1,10 @@
 //! The operator's commands that write a config, accept plugins and try them: files, streams, exit
 //! codes. Few tests, because the core's tests cover the edits of a text.
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::io::Write;
 use std::process::{Output, Stdio};
 
+use conclave_models::test_server::{Server, TestReply};
 use conclave_test_support::{Rig, guest};
 use serde_json::{Value, json};
 
@@ -219,18 +219,9 @@ fn a_plugin_from_an_address_is_held_to_its_digest() {
     well(&rig, &["init"]);
     let component = std::fs::read(guest("weather")).expect("it is built");
     let digest = conclave_runtime::plugin::inspect(&component).expect("it is a plugin").sha256;
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let address = format!("http://{}/weather.wasm", listener.local_addr().expect("it is bound"));
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let _ = stream.read(&mut [0; 4096]);
-            let head = format!(
-                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-                component.len()
-            );
-            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&component));
-        }
-    });
+    let server =
+        Server::answering(move |_| TestReply::bytes(200, "application/wasm", component.clone()));
+    let address = format!("{}/weather.wasm", server.url());
     well(&rig, &["init", "desk.toml"]);
     let told = ended(&rig, 2, &["add", &address, "--file", "desk.toml", "--as", "rain"]);
     assert!(told.contains(&format!("#sha256={digest}' --as rain --file desk.toml")), "{told}");

@@ -1,74 +1,35 @@
 //! Spans and figures of runs at a collector of OpenTelemetry.
 
-#![expect(clippy::unwrap_used, reason = "a collector that cannot be read fails its test")]
-
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
-
+use conclave_models::test_server::{Server, TestReply};
 use conclave_test_support::Rig;
 
 use crate::cli::text;
 
-/// A request: its path, and its body as far as that is text.
-type Sent = (String, String);
-
 /// A collector on loopback that answers each request with this status.
 struct Collector {
+    server: Server,
     endpoint: String,
-    sent: Arc<Mutex<Vec<Sent>>>,
 }
 
 impl Collector {
-    fn start(status: &'static str) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        let sent = Arc::new(Mutex::new(Vec::new()));
-        let all = Arc::clone(&sent);
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let all = Arc::clone(&all);
-                std::thread::spawn(move || serve(stream.unwrap(), status, &all));
-            }
-        });
-        Self { endpoint, sent }
+    fn start(status: u16) -> Self {
+        let server = Server::answering(move |_| TestReply::bytes(status, "text/plain", ""));
+        // The paths of its signals follow.
+        let endpoint = server.url().trim_end_matches("/v1").to_owned();
+        Self { server, endpoint }
     }
 
-    /// The bodies of the requests to a path.
+    /// The bodies of the requests to a path, as far as they are text.
     fn bodies(&self, path: &str) -> String {
-        let sent = self.sent.lock().unwrap();
-        sent.iter().filter(|(to, _)| to == path).map(|(_, body)| body.as_str()).collect()
-    }
-}
-
-fn serve(stream: TcpStream, status: &str, all: &Mutex<Vec<Sent>>) {
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
-    let mut writer = stream;
-    loop {
-        let mut head = Vec::new();
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line).unwrap_or(0) == 0 {
-                return;
-            }
-            if line == "\r\n" {
-                break;
-            }
-            head.push(line.trim_end().to_ascii_lowercase());
-        }
-        let path = head[0].split(' ').nth(1).unwrap().to_owned();
-        let length = head.iter().find_map(|line| line.strip_prefix("content-length: "));
-        let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
-        reader.read_exact(&mut body).unwrap();
-        all.lock().unwrap().push((path, String::from_utf8_lossy(&body).into_owned()));
-        write!(writer, "HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").unwrap();
+        let sent = self.server.requests().into_iter().filter(|request| request.path == path);
+        sent.map(|request| String::from_utf8_lossy(&request.body).into_owned()).collect()
     }
 }
 
 /// A run of an agent that searches once, with these variables.
 fn run(rig: &Rig, variables: &[(&str, &str)]) -> std::process::Output {
     let mut command = rig.conclave(&["run", "conclave.toml", "Where is the kettle?"]);
-    command.current_dir(rig.folder()).envs(variables.iter().copied()).output().unwrap()
+    command.envs(variables.iter().copied()).output().expect("it runs")
 }
 
 fn rig() -> Rig {
@@ -101,7 +62,7 @@ agent = "chat"
 
 #[test]
 fn a_run_sends_spans_and_figures_and_its_texts_only_if_they_are_wanted() {
-    let collector = Collector::start("200 OK");
+    let collector = Collector::start(200);
     let rig = rig();
     let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint.as_str());
     let output = run(&rig, &[endpoint, ("OTEL_SERVICE_NAME", "kitchen")]);
@@ -150,7 +111,7 @@ fn a_run_sends_spans_and_figures_and_its_texts_only_if_they_are_wanted() {
 #[test]
 fn a_collector_that_fails_is_reported_and_changes_no_run() {
     let rig = rig();
-    let collector = Collector::start("503 Service Unavailable");
+    let collector = Collector::start(503);
     let output = run(&rig, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.endpoint)]);
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success() && stdout.contains("On the stove."), "{stdout} {stderr}");

@@ -8,8 +8,10 @@ mod channels;
 pub(crate) mod client;
 mod configs;
 mod hooks;
+mod incidents;
 mod pages;
 pub(crate) mod people;
+mod plugin_channels;
 mod provider;
 #[cfg(unix)]
 mod reload;

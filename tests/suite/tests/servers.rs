@@ -3,11 +3,11 @@
 //! `cargo xtask test` installs it, and runs these tests on supported systems.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 
-use conclave_test_support::{Rig, bare, until};
+use conclave_test_support::{Rig, bare, free_port, until};
 
 use crate::cli::text;
 
@@ -24,10 +24,7 @@ impl LiteLlm {
         let program =
             std::env::var_os("CONCLAVE_LITELLM").expect("`cargo xtask test` says where LiteLLM is");
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/servers/litellm");
-        let port = TcpListener::bind("127.0.0.1:0")
-            .and_then(|free| free.local_addr())
-            .expect("a free port")
-            .port();
+        let port = free_port();
         let home = tempfile::tempdir().expect("a test can make a folder");
         let mut command = bare(&program);
         command.env("HOME", home.path()).env("TMPDIR", home.path());

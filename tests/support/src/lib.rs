@@ -111,6 +111,16 @@ agent = "subject"
     )
 }
 
+/// Returns a port of loopback that is free now.
+///
+/// # Panics
+/// If there is none.
+#[must_use]
+pub fn free_port() -> u16 {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+    free.expect("a free port").port()
+}
+
 /// Converts a JSON value into an inline TOML value.
 #[must_use]
 pub fn toml_inline(value: &serde_json::Value) -> String {

@@ -33,7 +33,7 @@ use crate::ui::show::trace::cost;
 use crate::ui::show::{BAD, FAINT, bytes, one_line, paint, plural};
 use crate::ui::stdout;
 
-pub(crate) use config::{granted, host};
+pub(crate) use config::{granted, host, host_with, of_source};
 use follower::CallFollower;
 
 pub(crate) async fn call(args: &CallArgs, output: OutputArgs) -> Result<u8, CliError> {

@@ -22,7 +22,7 @@ use conclave_core::types::outcome::Status;
 
 use crate::storage::store::{RunRow, StoreError, StoreReader};
 
-pub use decisions::{DecisionPlace, PendingCall, check_taken, recorded, word_of};
+pub use decisions::{DecisionPlace, PendingCall, recorded, settle_once, word_of};
 pub use delivery::{Delivery, repeated, send, until};
 pub use pausing::{Paused, Unpaused, pause, pause_reason, unpause};
 pub use stopping::{Stopped, stop};

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use axum::http::HeaderMap;
 use futures_util::StreamExt as _;
 use futures_util::stream;
+use serde_json::Value;
 
 use super::{Access, Encryption, lock};
 use crate::oidc::{Attempt, Callback, Oidc, OidcPerson, OidcRefusal, Renewal};
@@ -31,6 +32,11 @@ pub(crate) struct EndedLogin {
     pub(crate) cookies: [String; 2],
     /// The page to which it leads, as the browser says.
     pub(crate) page: String,
+    secret: String,
+    /// The client of the provider for which the claims are.
+    client: String,
+    login: u64,
+    claims: Value,
 }
 
 impl Access {
@@ -90,35 +96,68 @@ impl Access {
             }
             sessions.begin(&secret, identity, oidc.session(), Instant::now());
             drop(sessions);
+            let (client, login, claims) = (oidc.client(), person.login, person.claims.clone());
             if person.is_renewable() {
                 lock(&self.renewals).push((Instant::now() + oidc.refresh(), person));
             }
             let session = self.entrance.session_cookie(&secret, oidc.session());
-            Ok(EndedLogin { cookies: [session, self.attempt_cookie("", 0)], page })
+            let cookies = [session, self.attempt_cookie("", 0)];
+            Ok(EndedLogin { cookies, page, secret, client, login, claims })
         };
         Some(self.reported(&oidc, ending.await))
     }
 
+    /// Begins a session of a person who has logged in at a config with the same client of the same
+    /// provider, if the person has a role here: the provider's word is for that client, whichever
+    /// config it led back to.
+    pub(crate) fn begin_beside(&self, ended: &EndedLogin) {
+        let Some(oidc) = self.oidc().filter(|oidc| oidc.client() == ended.client) else { return };
+        if let Some((principal, role)) = oidc.person_of(&ended.claims) {
+            let identity = Identity { principal, role, credential: Credential::Oidc(ended.login) };
+            lock(&self.sessions).begin(&ended.secret, identity, oidc.session(), Instant::now());
+        }
+    }
+
+    /// Ends the sessions of a log-in at another config, unless the provider still says the same about
+    /// the person; with `None` it says that there is no access.
+    fn check_beside(&self, login: u64, claims: Option<&Value>) {
+        let person = self.oidc().zip(claims).and_then(|(oidc, claims)| oidc.person_of(claims));
+        let is_same = |identity: &Identity| {
+            person.as_ref().is_some_and(|(principal, role)| {
+                identity.principal == *principal && identity.role == *role
+            })
+        };
+        lock(&self.sessions).end_revoked(|identity| {
+            identity.credential != Credential::Oidc(login) || is_same(identity)
+        });
+    }
+
     /// Asks the provider about people again and again, and ends the sessions of those without
-    /// access.
-    pub(crate) async fn watch_logins(&self) {
+    /// access, also at the other configs.
+    pub(crate) async fn watch_logins(&self, all: &[Arc<Self>]) {
         loop {
             tokio::time::sleep(RENEWAL_LOOK).await;
             // The config may name another one since the last look, or none.
             if let Some(oidc) = self.oidc() {
-                self.renew_logins(&oidc, Instant::now()).await;
+                self.renew_logins(&oidc, Instant::now(), all).await;
             }
         }
     }
 
-    async fn renew_logins(&self, oidc: &Oidc, now: Instant) {
-        let due: Vec<OidcPerson> = {
+    async fn renew_logins(&self, oidc: &Oidc, now: Instant, all: &[Arc<Self>]) {
+        let others = || all.iter().filter(|other| !std::ptr::eq(&***other, self));
+        let (due, dropped): (Vec<OidcPerson>, Vec<OidcPerson>) = {
             let sessions = lock(&self.sessions);
             let mut renewals = lock(&self.renewals);
-            renewals.retain(|(_, person)| sessions.has_login(person.login));
+            let dropped = renewals.extract_if(.., |(_, person)| !sessions.has_login(person.login));
+            let dropped = dropped.map(|(_, person)| person).collect();
             let due = renewals.extract_if(.., |(at, _)| *at <= now);
-            due.map(|(_, person)| person).collect()
+            (due.map(|(_, person)| person).collect(), dropped)
         };
+        // Nobody is asked about them any more.
+        for person in dropped {
+            others().for_each(|other| other.check_beside(person.login, None));
+        }
         let renewed = stream::iter(due).map(|mut person| async move {
             let renewal = oidc.renew(&mut person).await;
             (renewal, person)
@@ -126,6 +165,8 @@ impl Access {
         let mut renewed = std::pin::pin!(renewed.buffer_unordered(RENEWALS));
         while let Some((renewal, person)) = renewed.next().await {
             let revoked = Credential::Oidc(person.login);
+            let claims = (renewal == Renewal::Valid).then_some(&person.claims);
+            others().for_each(|other| other.check_beside(person.login, claims));
             match renewal {
                 Renewal::Valid => lock(&self.renewals).push((now + oidc.refresh(), person)),
                 Renewal::Revoked => {

@@ -15,7 +15,7 @@ use conclave_core::types::ids::{CallId, Principal, RoomId, TaskName};
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::overlay::{OverlayError, RunChanges};
 use conclave_runtime::steering::{
-    self, DecisionPlace, Paused, PendingCall, SteeringError, Stopped, TextPlace, Unpaused,
+    self, DecisionPlace, Paused, SteeringError, Stopped, TextPlace, Unpaused,
 };
 use conclave_runtime::store::{ControlCommand, ControlMessage, RunRow, StoreReader, WaitRow};
 use serde::Deserialize;
@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::views::version_of;
+use super::views::changes_version;
 use super::{Problem, bad_arguments};
 use crate::conversations::FAILED;
 use crate::http::{Failure, Server, body};
@@ -360,12 +360,7 @@ impl Server {
             let (id, decision) =
                 (approval_id(&message.room, call), steering::word_of(&message.word));
             let answer = |state| Ok(json!({ "id": id, "decision": decision, "state": state }));
-            if steering::repeated(reader, &message)? {
-                steering::check_taken(reader, &message, call)?;
-                return answer("recorded");
-            }
-            let pending = PendingCall::find(reader, (&message.room, call), is_of_kind)?;
-            match pending.settle(reader, &message, false, MOST)? {
+            match steering::settle_once(reader, &message, call, is_of_kind, MOST)? {
                 DecisionPlace::Recorded => answer("recorded"),
                 DecisionPlace::InMail | DecisionPlace::WaitsForResume => answer("waiting"),
             }
@@ -461,7 +456,7 @@ fn decide_changes_now(
 ) -> Result<Value, Failure> {
     let Some(mut changes) = changes else { return Err(failed()) };
     let (ChangesRequest::Apply { version } | ChangesRequest::Drop { version }) = &request;
-    if version.as_ref().is_some_and(|version| *version != version_of(&changes)) {
+    if version.as_ref().is_some_and(|version| *version != changes_version(&changes)) {
         let what = "the changes are others than those that were read; read them again";
         return Err(Failure::new(StatusCode::CONFLICT, "changes_changed", what));
     }

@@ -1,6 +1,7 @@
 //! What runs spend of what they may: the limits in force, and the part of each room.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::Problem;
 use super::run_list::RunQuery;
+use super::views::version_of;
 use crate::http::{Failure, Server};
 use crate::sessions::Session;
 
@@ -80,16 +82,20 @@ impl Server {
         &self,
         session: &Session,
         run: &str,
-    ) -> Result<RunBudget, Failure> {
+    ) -> Result<Arc<RunBudget>, Failure> {
         let row = self.run(session, Action::Read, run).await?;
         self.budget_of(row).await
     }
 
-    async fn budget_of(&self, row: RunRow) -> Result<RunBudget, Failure> {
-        let run = row.run.clone();
-        let limits = self.folds().run(&run).await?.map(|folded| folded.limits.clone());
-        let rooms = self.read(move |reader, _| reader.rooms(&run)).await?;
-        Ok(RunBudget::new(row, limits, rooms))
+    async fn budget_of(&self, row: RunRow) -> Result<Arc<RunBudget>, Failure> {
+        let (run, version) = (row.run.clone(), version_of(&row));
+        let budget = self.views().budgets.get(&run, &version, || async {
+            let run = row.run.clone();
+            let limits = self.folds().run(&run).await?.map(|folded| folded.limits.clone());
+            let rooms = self.read(move |reader, _| reader.rooms(&run)).await?;
+            Ok::<_, Failure>(RunBudget::new(row, limits, rooms))
+        });
+        budget.await
     }
 
     /// The budgets of the runs that have not ended and that the person may read, the newest first;
@@ -97,7 +103,7 @@ impl Server {
     pub(crate) async fn open_budgets(
         &self,
         session: &Session,
-    ) -> Result<(Vec<RunBudget>, bool), Failure> {
+    ) -> Result<(Vec<Arc<RunBudget>>, bool), Failure> {
         let (mut all, mut has_more) = (Vec::new(), false);
         for state in OPEN {
             let mut query = RunQuery { limit: Some(RUNS), ..RunQuery::default() };

@@ -1,5 +1,6 @@
 //! The figures of a server in the text format of Prometheus.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use conclave_runtime::store::RunTotals;
@@ -49,6 +50,8 @@ pub(crate) struct ServerFigures {
     pub(crate) folded_records: u64,
     /// The questions that were read from records since the start.
     pub(crate) read_questions: u64,
+    /// The webhooks that came in since the start, by the code of their answers.
+    pub(crate) hooks: BTreeMap<String, u64>,
 }
 
 /// The figures of a config, with its name if there are several.
@@ -67,6 +70,18 @@ pub(super) fn text(all: &[ConfigFigures<'_>]) -> String {
         let config = config.map(|name| format!("config=\"{name}\",")).unwrap_or_default();
         for (state, count) in &totals.states {
             let _ = writeln!(text, "conclave_runs{{{config}state=\"{state}\"}} {count}");
+        }
+    }
+    head(
+        &mut text,
+        "conclave_webhooks_total",
+        "counter",
+        "Webhooks that came in since the start of the server, by the code of the answer.",
+    );
+    for ConfigFigures { config, server, .. } in all {
+        let config = config.map(|name| format!("config=\"{name}\",")).unwrap_or_default();
+        for (code, count) in &server.hooks {
+            let _ = writeln!(text, "conclave_webhooks_total{{{config}code=\"{code}\"}} {count}");
         }
     }
     for (name, kind, help, value) in FIGURES {
@@ -89,13 +104,20 @@ mod tests {
 
     #[test]
     fn each_figure_has_its_type_and_a_value() {
-        let server = ServerFigures { streams: 3, folds: 1, folded_records: 9, read_questions: 4 };
+        let server = ServerFigures {
+            streams: 3,
+            folds: 1,
+            folded_records: 9,
+            read_questions: 4,
+            hooks: [("accepted".to_owned(), 2)].into(),
+        };
         let totals = RunTotals { approvals: 2, ..RunTotals::default() };
         let text = text(&[ConfigFigures { config: None, totals, server }]);
         let values: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(
             values,
             [
+                "conclave_webhooks_total{code=\"accepted\"} 2",
                 "conclave_stored_turns 0",
                 "conclave_stored_tokens 0",
                 "conclave_stored_cost_micro_usd 0",
@@ -108,7 +130,7 @@ mod tests {
             ]
         );
         for value in values {
-            let name = value.split(' ').next().unwrap_or_default();
+            let name = value.split([' ', '{']).next().unwrap_or_default();
             let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
             assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name}");
         }

@@ -1,7 +1,11 @@
 //! The OpenAPI 3.1 document of the server: every route, with who may use it and what it answers.
 //! There is no route that changes a config, a grant, a plugin, a policy or a secret.
 
+mod schemas;
+
 use serde_json::{Value, json};
+
+use schemas::schemas;
 
 /// The whole document.
 pub(crate) fn document() -> Value {
@@ -39,7 +43,7 @@ pub(crate) fn document() -> Value {
 
 fn paths() -> Value {
     let mut paths = reading_paths();
-    for part in [rights_paths(), acting_paths(), page_paths()] {
+    for part in [rights_paths(), acting_paths(), page_paths(), hook_paths()] {
         if let (Value::Object(paths), Value::Object(more)) = (&mut paths, part) {
             for (path, operations) in more {
                 let known = paths.entry(path).or_insert_with(|| json!({}));
@@ -281,6 +285,45 @@ fn page_paths() -> Value {
     })
 }
 
+/// The route of webhooks, which are signed in place of a session.
+fn hook_paths() -> Value {
+    let text = || json!({ "type": "string" });
+    let signed = |name: &str, schema: Value| {
+        let mut header = parameter("header", name, schema);
+        header["required"] = true.into();
+        header
+    };
+    let data = json!({
+        "type": "object", "required": ["text"],
+        "properties": { "text": text(), "room": text(), "task": text() },
+    });
+    let schema = json!({
+        "type": "object", "required": ["data"], "properties": { "data": data },
+    });
+    let parameters = [
+        parameter("path", "channel", text()),
+        parameter("query", "config", text()),
+        signed("webhook-id", json!({ "type": "string", "pattern": "^[!-~]{1,128}$" })),
+        signed("webhook-timestamp", json!({ "type": "string", "pattern": "^[0-9]{1,19}$" })),
+        signed("webhook-signature", text()),
+    ];
+    let accepted = json!({
+        "type": "object", "required": ["room", "index", "duplicate"],
+        "properties": {
+            "room": text(), "index": { "type": "integer" }, "duplicate": { "type": "boolean" },
+        },
+    });
+    let body = json!({ "required": true, "content": content(schema) });
+    let hook = acting(
+        "Takes a message of a channel that is a webhook, signed as by Standard Webhooks. Of several \
+         configs the one is meant whose secret has signed it; `config` can only name the same.",
+        &parameters,
+        body,
+        (202, &content(accepted)),
+    );
+    json!({ "/hooks/{channel}": { "post": public(hook) } })
+}
+
 /// An operation without a session.
 fn public(mut operation: Value) -> Value {
     operation["security"] = json!([]);
@@ -372,82 +415,6 @@ fn optional_body(properties: &Value) -> Value {
     body
 }
 
-fn schemas() -> Value {
-    let text = || json!({ "type": "string" });
-    let time = || json!({ "type": "integer", "description": "Milliseconds since 1970." });
-    json!({
-        "Problem": {
-            "type": "object",
-            "description": "RFC 9457, with a stable code.",
-            "required": ["type", "title", "status", "code", "detail"],
-            "properties": {
-                "type": text(), "title": text(), "status": { "type": "integer" }, "code": text(),
-                "detail": text(), "allowed": { "type": "array", "items": text() },
-                "configs": { "type": "array", "items": text() },
-            },
-        },
-        "Failure": {
-            "type": "object",
-            "required": ["error", "message"],
-            "properties": { "error": text(), "message": text() },
-        },
-        "Run": {
-            "type": "object",
-            "required": ["run", "started", "updated", "state", "entry", "principal"],
-            "properties": {
-                "run": text(), "started": time(), "updated": time(), "state": text(),
-                "entry": text(), "message": text(), "principal": text(), "config": text(),
-                "turns": { "type": "integer" }, "tokens": { "type": "integer" },
-                "cost_micro_usd": { "type": "integer" }, "records": { "type": "integer" },
-            },
-        },
-        "State": {
-            "type": "object",
-            "description": "`recorded` is in the journal; `waiting` is durable and takes effect when a process goes on with the run.",
-            "required": ["state"],
-            "properties": { "state": text(), "status": text(), "id": text(), "decision": text() },
-        },
-        "QuestionList": {
-            "type": "object",
-            "description": "`damaged` has the rows that cannot be read, for those who may read every run.",
-            "required": ["questions", "damaged"],
-            "properties": {
-                "questions": { "type": "array", "items": reference("Question") },
-                "damaged": {
-                    "type": "array",
-                    "items": {
-                        "type": "object",
-                        "required": ["room", "reason"],
-                        "properties": { "room": text(), "reason": text() },
-                    },
-                },
-            },
-        },
-        "Question": {
-            "type": "object",
-            "required": ["id", "run", "room", "kind", "since", "may_answer"],
-            "properties": {
-                "id": text(), "run": text(), "room": text(), "since": time(),
-                "kind": { "enum": ["approval", "top-up", "ask"] },
-                "may_answer": { "type": "boolean" },
-                "roles": { "type": "array", "items": text() },
-                "chain": { "type": "array", "items": { "type": "object" } },
-                "state": { "enum": ["open", "on-its-way", "settled", "expired", "withdrawn"] },
-                "question": text(), "request": { "type": "object" },
-                "arguments_sha256": text(),
-            },
-        },
-        "RunList": {
-            "type": "object",
-            "required": ["runs", "next"],
-            "properties": {
-                "runs": { "type": "array", "items": reference("Run") },
-                "next": { "type": ["string", "null"] },
-            },
-        },
-    })
-}
-
 fn reference(schema: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{schema}") })
 }
@@ -507,7 +474,7 @@ fn in_json(mut operation: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{api, http};
+    use crate::{api, hooks, http};
 
     #[test]
     fn every_route_is_in_the_document_and_nothing_else_is() {
@@ -518,8 +485,8 @@ mod tests {
         let v1: Vec<String> =
             api::routes().iter().map(|(path, _)| format!("{}{path}", api::API)).collect();
         let page = http::page_routes();
-        let health = api::health_routes();
-        let others = page.iter().chain(&health).map(|(path, _)| *path);
+        let (health, hooks) = (api::health_routes(), hooks::routes());
+        let others = page.iter().chain(&health).chain(&hooks).map(|(path, _)| *path);
         let mut routes: Vec<&str> = v1.iter().map(String::as_str).chain(others).collect();
         routes.sort_unstable();
         assert_eq!(documented, routes);

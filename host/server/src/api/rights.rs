@@ -159,7 +159,8 @@ impl Server {
         session: &Session,
     ) -> Result<Option<Arc<Computed<GrantUses>>>, Failure> {
         let (setup, server) = (self.setup(session)?, self.clone());
-        let uses = self.cached_uses().get((USES_AGE, PATIENCE), move || async move {
+        let cached = self.cached_uses(&setup);
+        let uses = cached.get((USES_AGE, PATIENCE), move || async move {
             server.read(move |reader, config| uses(reader, config, setup)).await.ok()
         });
         Ok(uses.await)

@@ -26,17 +26,49 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::acting::{changes_failure, failed, no_question};
+use super::budgets::RunBudget;
 use super::{Problem, bad_arguments, owner, ownerless};
 use crate::folds::FoldedRun;
 use crate::http::{Failure, Server, now};
 use crate::open_questions::OpenQuestions;
 use crate::sessions::Session;
+use crate::view_cache::ViewCache;
 use crate::visible_configs::VisibleConfigs;
 
 /// Bytes of both contents of a file up to which its difference is shown.
 const COMPARED: usize = 512 << 10;
 
+/// Views in memory, the newest: of budgets more than a list of them has.
+const BUDGETS: usize = 64;
+const AUDITS: usize = 16;
+const CALLS: usize = 64;
+
 type Answer = Result<Json<Value>, Problem>;
+
+/// The views that are computed from all records of a run or a room.
+pub(crate) struct RunViews {
+    pub(super) budgets: ViewCache<RoomId, RunBudget>,
+    audits: ViewCache<RoomId, AuditView>,
+    calls: ViewCache<(RoomId, CallId), Vec<Value>>,
+}
+
+/// The entries of an audit, each with its room, the oldest first.
+pub(crate) type AuditView = Vec<(RoomId, AuditEntry)>;
+
+impl Default for RunViews {
+    fn default() -> Self {
+        Self {
+            budgets: ViewCache::new(BUDGETS),
+            audits: ViewCache::new(AUDITS),
+            calls: ViewCache::new(CALLS),
+        }
+    }
+}
+
+/// What a view of a run depends on: how many records it has, when it had the newest, and its state.
+pub(super) fn version_of(row: &RunRow) -> String {
+    format!("{} {} {}", row.records, row.updated.0, row.state.word())
+}
 
 /// A question that waits, for one person.
 pub(crate) struct PersonQuestion {
@@ -149,20 +181,28 @@ impl Server {
         &self,
         session: &Session,
         run: &str,
-    ) -> Result<Vec<(RoomId, AuditEntry)>, Failure> {
-        let run = self.run(session, Action::Audit, run).await?.run;
-        self.read(move |reader, _| {
-            let mut all = Vec::new();
-            for room in reader.rooms(&run)?.into_iter().map(|row| row.room) {
-                let entries = entries(&retold(reader.records(&room)?));
-                all.extend(entries.into_iter().map(|entry| (room.clone(), entry)));
-            }
-            let decisions = reader.change_decisions(&run)?;
-            all.extend(decisions.iter().map(|decision| (run.clone(), decision_entry(decision))));
-            all.sort_by_key(|(_, entry)| entry.at);
-            Ok(all)
-        })
-        .await
+    ) -> Result<Arc<AuditView>, Failure> {
+        let row = self.run(session, Action::Audit, run).await?;
+        let id = row.run.clone();
+        // Made beside the records, when the run has ended.
+        let decisions = self.read(move |reader, _| reader.change_decisions(&id)).await?;
+        let version = format!("{} {}", version_of(&row), decisions.len());
+        let audit = self.views().audits.get(&row.run, &version, || {
+            let run = row.run.clone();
+            self.read(move |reader, _| {
+                let mut all = Vec::new();
+                for room in reader.rooms(&run)?.into_iter().map(|row| row.room) {
+                    let entries = entries(&retold(reader.records(&room)?));
+                    all.extend(entries.into_iter().map(|entry| (room.clone(), entry)));
+                }
+                let decided =
+                    decisions.iter().map(|decision| (run.clone(), decision_entry(decision)));
+                all.extend(decided);
+                all.sort_by_key(|(_, entry)| entry.at);
+                Ok(all)
+            })
+        });
+        audit.await
     }
 
     /// What happened in a call, and why something was refused in it.
@@ -175,8 +215,11 @@ impl Server {
         let row = self.run(session, Action::Read, run).await?;
         let number = call.strip_prefix('c').unwrap_or(call).parse();
         let call = CallId(number.map_err(|_| bad_arguments("a call is a number, such as c7"))?);
-        let read = self.read(move |reader, _| Ok(notices_of(reader.records(&row.run)?, call)));
-        let notices = read.await?;
+        let (id, version) = ((row.run.clone(), call), version_of(&row));
+        let notices = self.views().calls.get(&id, &version, || {
+            self.read(move |reader, _| Ok(notices_of(reader.records(&row.run)?, call)))
+        });
+        let notices = notices.await?;
         if notices.is_empty() {
             let what = "the run has no such call";
             return Err(Failure::new(StatusCode::NOT_FOUND, "call_not_found", what));
@@ -231,14 +274,14 @@ impl Server {
             let changes = changes.ok_or_else(failed)?;
             let folders =
                 changes.folders.iter().map(folder_value).collect::<Result<Vec<_>, _>>()?;
-            Ok(json!({ "version": version_of(&changes), "folders": folders }))
+            Ok(json!({ "version": changes_version(&changes), "folders": folders }))
         });
         reading.await.unwrap_or_else(|_| Err(failed()))
     }
 }
 
 /// The version of changes: a decision about them names it, so that only what was read is applied.
-pub(super) fn version_of(changes: &RunChanges) -> String {
+pub(super) fn changes_version(changes: &RunChanges) -> String {
     let mut digest = Sha256::new();
     for folder in &changes.folders {
         for file in &folder.files {
@@ -326,7 +369,7 @@ pub(super) async fn audit(
     Path(run): Path<String>,
 ) -> Answer {
     let all = server.audit_view(&session, &run).await?;
-    let entries = all.into_iter().map(|(room, entry)| {
+    let entries = all.iter().map(|(room, entry)| {
         let mut value = json!(entry);
         value["room"] = json!(room);
         value

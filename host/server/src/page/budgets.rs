@@ -2,6 +2,7 @@
 //! page of a run has the same, with the tasks that spent it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -41,7 +42,7 @@ pub(super) async fn of_run(
     Ok(part(RunPart::Budget, &budget.row, &session, &run_view(&budget, &folded.timeline)))
 }
 
-pub(super) fn view(budgets: &[RunBudget], has_more: bool) -> Markup {
+pub(super) fn view(budgets: &[Arc<RunBudget>], has_more: bool) -> Markup {
     let all = budgets.iter().fold(Spent::default(), |all, budget| all.plus(budget.spent()));
     html! {
         h1 { "Budgets" }

@@ -15,6 +15,7 @@ use url::Url;
 
 use super::refused;
 use super::text::address;
+use crate::connections::peer_of;
 use crate::gateway::Gateway;
 use crate::http::{Server, form_body};
 use crate::refusals::Surface;
@@ -86,6 +87,7 @@ fn page_after_login(text: &str) -> String {
 
 /// Exchanges a token for a cookie, for a form without a script.
 async fn log_in(Extension(gateway): Extension<Gateway>, request: Request) -> Response {
+    let peer = peer_of(request.extensions());
     let body = match form_body(request).await {
         Ok(body) => body,
         Err(failure) => return refused(failure, None),
@@ -98,7 +100,7 @@ async fn log_in(Extension(gateway): Extension<Gateway>, request: Request) -> Res
             _ => {}
         }
     }
-    match gateway.access().begin_session(&token).await {
+    match gateway.access().begin_session(&token, peer).await {
         Ok(cookie) => {
             let headers = [(SET_COOKIE, cookie), (LOCATION, page)];
             (StatusCode::SEE_OTHER, headers).into_response()

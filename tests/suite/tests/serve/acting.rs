@@ -1,11 +1,14 @@
 //! The API that acts: runs that people start, steer, decide and stop over HTTP, with who did it in
 //! the journal, across a kill of the server.
 
+use std::path::PathBuf;
 use std::sync::Barrier;
 
 use conclave_core::protocol::event::{Event, Principal, Record};
+use conclave_core::types::approval::{Approval, parse_approval_id};
 use conclave_core::types::ids::RoomId;
-use conclave_runtime::store::StoreReader;
+use conclave_runtime::steering::{self, DecisionPlace, PendingCall};
+use conclave_runtime::store::{ControlCommand, ControlMessage, StoreReader, WaitRow};
 use conclave_test_support::{Rig, TestPostgres, guest, postgres_or_skip};
 use serde_json::{Value, json};
 
@@ -90,15 +93,19 @@ pub(super) fn refusal(response: &Response) -> (u16, &str) {
     (response.status, response.body["code"].as_str().unwrap_or_default())
 }
 
-/// The records of a run, from the store of its server.
-fn records(rig: &Rig, run: &str) -> Vec<Record> {
+/// The store of a run that was started by the API.
+fn store_of(rig: &Rig, run: &str) -> PathBuf {
     let runs = conclave(rig, &["runs", "--json"]);
     let rows = text(&runs.stdout);
     let rows = rows.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let row = rows.into_iter().find(|row| row["run"] == run).expect("it is listed");
     assert_eq!(row["command"], "api");
-    let store = std::path::PathBuf::from(row["store"].as_str().expect("a store"));
-    let reader = StoreReader::open(store).expect("it is there");
+    PathBuf::from(row["store"].as_str().expect("a store"))
+}
+
+/// The records of a run, from the store of its server.
+fn records(rig: &Rig, run: &str) -> Vec<Record> {
+    let reader = StoreReader::open(store_of(rig, run)).expect("it is there");
     reader.records(&RoomId::from(run)).expect("they are read")
 }
 
@@ -223,10 +230,20 @@ fn a_paused_run_survives_a_kill_of_its_server_and_a_stopped_one_has_ended() {
         let ended = json!({ "state": "ended", "status": "KILL" });
         assert_eq!((stopped.status, &stopped.body), (200, &ended), "{}", stopped.text);
     }
-    let decided = root.settle((&run, &call), &json!({ "decision": "approve" }));
+    let waits = olga.get(&format!("/runs/{run}"))["waits"].clone();
+    let ids = waits.as_array().into_iter().flatten().filter_map(|wait| wait["id"].as_str());
+    assert_eq!(ids.collect::<Vec<_>>(), [call.as_str()], "only a question has an id: {waits}");
+    let question = format!("/runs/{run}/questions/{call}");
+    let approve = json!({ "decision": "approve" });
+    let decided = root.post(&question, Some("approve"), &approve);
     assert_eq!(decided.status, 200, "{}", decided.text);
     let served = served.killed().start_again(&rig);
     let [olga, root] = tokens.each_ref().map(|token| Client { served: &served, token });
+    // The client that lost its connection sends the decision again.
+    for _ in 0..3 {
+        let again = root.post(&question, Some("approve"), &approve);
+        assert_eq!((again.status, &again.body), (200, &decided.body), "{}", again.text);
+    }
     // The key names the same run, which is still paused behind the decision.
     let again = olga.post("/runs", Some("one"), &json!({ "text": "go" }));
     assert_eq!((again.status, &again.body["run"]), (200, &json!(run)), "{}", again.text);
@@ -247,6 +264,35 @@ fn a_paused_run_survives_a_kill_of_its_server_and_a_stopped_one_has_ended() {
     assert_eq!(answered.count(), 1);
     let audit = text(&conclave(&rig, &["audit", &run]).stdout);
     assert!(audit.contains("the run was paused: the disk, by olga"), "{audit}");
+}
+
+/// The run receives the decision between the two looks of the request that sends it again.
+#[test]
+fn a_decision_that_arrives_while_it_is_sent_again_is_the_same_one() {
+    const MOST: std::time::Duration = std::time::Duration::from_secs(20);
+    let rig = waiting();
+    let root = token(&rig, "root", "admin");
+    let served = Served::start(&rig, &[]);
+    let (run, id) = Client { served: &served, token: &root }.start("one");
+    let reader = StoreReader::open(store_of(&rig, &run)).expect("it is there");
+    let (room, call) = parse_approval_id(&id).expect("an id");
+    let (arguments_sha256, approval) = (None, Approval::Approved);
+    let word = ControlCommand::Decide { call, approval, arguments_sha256 };
+    let mut message = ControlMessage::new(RoomId::from(room), word).under_key("sent twice");
+    message.by = Some(Principal("root".into()));
+    let has_come = std::cell::Cell::new(false);
+    let first_comes = |_: &WaitRow| {
+        if !has_come.replace(true) {
+            let place = (&message.room, call);
+            let pending = PendingCall::find(&reader, place, |row| row.wait.asks_approval());
+            let settled = pending.and_then(|it| it.settle(&reader, &message, false, MOST));
+            assert_eq!(settled.expect("it is taken"), DecisionPlace::Recorded);
+        }
+        false
+    };
+    let again = steering::settle_once(&reader, &message, call, first_comes, MOST);
+    assert_eq!(again.expect("it is the same one"), DecisionPlace::Recorded);
+    assert!(has_come.get());
 }
 
 /// Sends a start eight times at once under one key, and checks that it is one run, which one of the

@@ -38,13 +38,19 @@ fn every_documented_route_answers_and_only_some_answer_a_stranger() {
             let method = method.to_uppercase();
             assert!(method == "GET" || method == "POST", "{method} {path}");
             // Nothing but runs and conversations can be changed.
-            let is_change = ["/api/session", "/api/conversations", "/api/v1/runs"]
+            let is_change = ["/api/session", "/api/conversations", "/api/v1/runs", "/hooks/"]
                 .iter()
                 .any(|changed| path.starts_with(changed));
             assert!(method == "GET" || is_change, "{method} {path}");
             let strange = [served.own()[0].clone(), served.own()[1].clone()];
             let refused = served.request(&method, &path, &strange, "{}");
             assert_eq!(refused.status == 401, !OPEN.contains(&path.as_str()), "{method} {path}");
+            if path.starts_with("/hooks/") {
+                // A session takes the place of no signature.
+                let refused = served.request(&method, &path, &served.own(), "{}");
+                assert_eq!(refused.body["code"], "wrong_signature", "{path}");
+                continue;
+            }
             if path.ends_with("/events") {
                 served.stream(&path, None).next();
                 continue;
@@ -67,7 +73,21 @@ fn every_documented_route_answers_and_only_some_answer_a_stranger() {
     assert_eq!((missing.status, &missing.body["code"]), (404, &json!("not_found")));
     assert_eq!(missing.header("content-type"), Some("application/problem+json"));
     // What a run is made of is the operator's alone.
-    for field in ["config", "plugins", "grants", "policy", "secrets", "limits"] {
+    for field in [
+        "config",
+        "plugins",
+        "source",
+        "grants",
+        "policy",
+        "secrets",
+        "limits",
+        "models",
+        "url",
+        "role",
+        "scope",
+        "principal",
+        "expression",
+    ] {
         let body = json!({ "text": "go", field: {} });
         let refused = served.post("/api/v1/runs", &body);
         assert_eq!(

@@ -162,7 +162,8 @@ fn a_client_that_sends_slowly_is_cut_off_and_others_are_served() {
     let mut form = served.connect();
     write!(
         form,
-        "POST /login HTTP/1.1\r\n{headers}Connection: close\r\nContent-Length: 1000\r\n\r\ntoken="
+        "POST /login HTTP/1.1\r\n{headers}Connection: close\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 1000\r\n\r\ntoken="
     )
     .expect("it listens");
     assert_eq!(served.get(LIST).status, 200);
@@ -216,6 +217,59 @@ fn each_refusal_has_the_form_that_its_reader_reads() {
         [("/api/conversations/%ff/events", "bad_arguments"), ("/api/x", "not_found")]
     {
         assert_eq!(served.get(path).body["error"], code, "{path}");
+    }
+}
+
+/// Of two values a proxy checks one, and a server behind it takes the other.
+#[test]
+fn a_request_that_says_something_twice_is_refused() {
+    let rig = echo(super::WEB);
+    let served = Served::start(&rig, &[]);
+    let (own, refused) = (served.own(), (400, json!("ambiguous_request")));
+    let send = |path: &str, headers: &[(&str, String)]| {
+        let answer = served.request("GET", path, headers, "");
+        let code =
+            [&answer.body["code"], &answer.body["error"]].into_iter().find(|it| it.is_string());
+        (answer.status, code.cloned().unwrap_or_default())
+    };
+    for name in ["Host", "Origin", "Cookie"] {
+        let own_value = own.iter().find(|(own, _)| *own == name).expect("one of its own");
+        for value in [own_value.1.as_str(), "evil.example"] {
+            for path in ["/api/v1/runs", LIST] {
+                // Behind the right one, and before it.
+                let second = (name, value.to_owned());
+                let headers = [&own[..], std::slice::from_ref(&second)].concat();
+                assert_eq!(send(path, &headers), refused, "{name}: {value}");
+                let headers = [std::slice::from_ref(&second), &own[..]].concat();
+                assert_eq!(send(path, &headers), refused, "{name}: {value}");
+            }
+        }
+    }
+    for name in
+        ["Authorization", "Idempotency-Key", "Last-Event-ID", "Sec-Fetch-Site", "Content-Type"]
+    {
+        let two = [(name, "same-origin".to_owned()), (name, "same-origin".to_owned())];
+        assert_eq!(send("/api/v1/runs", &[&own[..], &two].concat()), refused, "{name}");
+    }
+    // The same length twice is one; the parser of requests reads no two.
+    let length = [&own[..], &[("Content-Length", "1".to_owned())]].concat();
+    assert_eq!(send("/api/v1/runs", &length).0, 400);
+    for query in ["limit=1&limit=2", "cursor=&cursor=x", "config=c&%63onfig=d", "text=a&text=a"] {
+        assert_eq!(send(&format!("/api/v1/runs?{query}"), &own), refused, "{query}");
+    }
+    let twice = served.post_form("/login", &format!("token={}&token=x", served.token()));
+    assert_eq!(twice.status, 400, "{}", twice.text);
+    // Another program would read another host in the request line.
+    let other = served.request("GET", "http://evil.example/api/v1/runs", &own, "");
+    assert_eq!((other.status, &other.body["code"]), (400, &refused.1));
+    // Lists may have several values, and a body of another kind is none of a form.
+    assert_eq!(send("/api/v1/runs?limit=1&text=", &own).0, 200);
+    let kind = served.request("POST", "/login", &own, "token=x");
+    assert_eq!(kind.status, 415, "{}", kind.text);
+    for path in [LIST.to_owned(), format!("{LIST}/{}/messages", served.only_room())] {
+        let text = [&own[..], &[("Content-Type", "text/plain".to_owned())]].concat();
+        let status = served.request("POST", &path, &text, r#"{"key":"k","text":"x"}"#).status;
+        assert!(status == 415 || path == LIST, "{path}: {status}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! A started server, and a client that is as plain as possible: tests see each byte.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Stdio};
 
 use conclave_test_support::Rig;
@@ -14,12 +14,6 @@ pub(crate) struct Served {
     address: String,
     token: String,
     cookie: String,
-}
-
-/// Returns a port that is free now.
-pub(crate) fn free_port() -> u16 {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
-    free.expect("a free port").port()
 }
 
 /// A server that was killed.
@@ -183,7 +177,14 @@ impl Served {
         self.post(&format!("/api/conversations/{room}/messages"), &message)
     }
 
-    /// Sends a request with exactly these headers, and those of the body.
+    /// Sends the form of a page, as a browser does.
+    pub(crate) fn post_form(&self, path: &str, body: &str) -> Response {
+        let mut headers = self.own();
+        headers.push(("Content-Type", "application/x-www-form-urlencoded".to_owned()));
+        self.request("POST", path, &headers, body)
+    }
+
+    /// Sends a request with exactly these headers, and those of the body that are not among them.
     pub(crate) fn request(
         &self,
         method: &str,
@@ -192,10 +193,12 @@ impl Served {
         body: &str,
     ) -> Response {
         let mut stream = self.connect();
+        let has_kind = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        let kind = if has_kind { "" } else { "Content-Type: application/json\r\n" };
         let headers: String =
             headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\n{headers}Connection: close\r\nContent-Type: application/json\r\n\
+            "{method} {path} HTTP/1.1\r\n{headers}Connection: close\r\n{kind}\
              Content-Length: {}\r\n\r\n{body}",
             body.len()
         );

@@ -9,21 +9,13 @@ use serde_json::{Value, json};
 use super::WEB;
 use super::acting::{Client, refusal, waiting};
 use super::client::{Response, Served};
+use super::people::{person_of_config, token, token_for};
 use crate::cli::{conclave, text};
 
 /// Two configs, `a.toml` and `b/conclave.toml`, whose runs wait for an approval.
 fn two() -> Rig {
     let config = std::fs::read_to_string(waiting().folder().join("c.toml")).expect("it is there");
     Rig::new().with_file("a.toml", &config).with_file("b/conclave.toml", &config)
-}
-
-/// Gives a person a token, for one config or for all.
-fn token(rig: &Rig, name: &str, role: &str, config: Option<&str>) -> String {
-    let mut words = vec!["server", "token", "add", name, "--role", role];
-    words.extend(config.map(|config| ["--config", config]).into_iter().flatten());
-    let made = conclave(rig, &words);
-    assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
-    text(&made.stdout).trim().to_owned()
 }
 
 fn serve(rig: &Rig, arguments: &[&str]) -> Served {
@@ -47,7 +39,7 @@ fn values<'a>(list: &'a Value, rows: &str, field: &str) -> Vec<&'a str> {
 #[test]
 fn a_request_names_its_config_and_lists_show_all_or_one() {
     let rig = two();
-    let zoe = token(&rig, "zoe", "admin", None);
+    let zoe = token(&rig, "zoe", "admin");
     let mut served = serve(&rig, &[]);
     let client = Client { served: &served, token: &zoe };
     let configs = client.get("/configs");
@@ -111,14 +103,12 @@ fn a_request_names_its_config_and_lists_show_all_or_one() {
     let page = served.get("/runs?config=a").text;
     assert!(!page.contains(&third) && page.contains("name=\"config\" value=\"a\""), "{page}");
     assert!(served.get("/inbox?config=a").text.contains("echo.run"));
-    let mut form = served.own();
-    form.push(("Content-Type", "application/x-www-form-urlencoded".to_owned()));
-    let begun = served.request("POST", "/runs", &form, "seen=1&config=b&text=by+form");
+    let begun = served.post_form("/runs", "seen=1&config=b&text=by+form");
     let address = begun.header("location").expect("it leads to the run").to_owned();
     assert!(served.get(&address).text.contains("by form"), "{address}");
-    let again = served.request("POST", "/runs", &form, "seen=1&config=b&text=by+form");
+    let again = served.post_form("/runs", "seen=1&config=b&text=by+form");
     assert_eq!(again.header("location"), Some(&*address), "a double click is one run");
-    let unnamed = served.request("POST", "/runs", &form, "seen=1&text=by+form");
+    let unnamed = served.post_form("/runs", "seen=1&text=by+form");
     assert_eq!(unnamed.status, 400, "{}", unnamed.text);
     let refused = served.post("/api/conversations", &json!({}));
     assert_eq!((refused.status, &refused.body["error"]), (400, &json!("config_required")));
@@ -135,7 +125,7 @@ fn a_request_names_its_config_and_lists_show_all_or_one() {
 }
 
 /// The paths of the API, of the page and of the conversations that name a run.
-fn paths_of_run(run: &str, question: &str) -> Vec<(&'static str, String)> {
+pub(super) fn paths_of_run(run: &str, question: &str) -> Vec<(&'static str, String)> {
     let mut paths = Vec::new();
     for view in ["", "/tasks", "/timeline", "/audit", "/budget", "/changes", "/events", "/why/c1"] {
         paths.push(("GET", format!("/api/v1/runs/{run}{view}")));
@@ -157,7 +147,7 @@ fn paths_of_run(run: &str, question: &str) -> Vec<(&'static str, String)> {
 }
 
 /// A body that the address takes, so that nothing but the run decides the answer.
-fn body_of(path: &str) -> &'static str {
+pub(super) fn body_of(path: &str) -> &'static str {
     match path.rsplit('/').next().unwrap_or_default() {
         "messages" if path.starts_with("/api/conversations") => r#"{"key":"k","text":"hello"}"#,
         "messages" => r#"{"text":"hello"}"#,
@@ -181,7 +171,7 @@ fn configs_with_one_store_learn_nothing_of_each_other() {
 fn check_wall(arguments: &[&str]) {
     let rig = two();
     let [ada, bea] = [("ada", "a.toml"), ("quentin", "b/conclave.toml")]
-        .map(|(name, config)| token(&rig, name, "admin", Some(config)));
+        .map(|(name, config)| token_for(&rig, name, "admin", config));
     let served = serve(&rig, arguments);
     let [ada, bea] = [&ada, &bea].map(|token| Client { served: &served, token });
     let (own, _) = start(&ada, "a", "my own words");
@@ -286,12 +276,8 @@ fn check_wall(arguments: &[&str]) {
 #[test]
 fn the_roles_of_a_person_are_those_at_each_config() {
     let config = std::fs::read_to_string(two().folder().join("a.toml")).expect("it is there");
-    let made =
-        conclave(&Rig::new(), &["server", "token", "add", "ada", "--role", "user", "--for-config"]);
-    let lines = text(&made.stdout);
-    let (ada, users): (Vec<&str>, Vec<&str>) =
-        lines.lines().partition(|line| line.starts_with("ada."));
-    let (ada, users) = (ada[0].trim(), users.join("\n"));
+    let (ada, users) = person_of_config("ada", "user");
+    let ada = ada.as_str();
     let viewer = users.replace("\"user\"", "\"viewer\"");
     let rig = Rig::new()
         .with_file("a.toml", format!("{config}{users}\n"))
@@ -309,6 +295,13 @@ fn the_roles_of_a_person_are_those_at_each_config() {
     assert_eq!(at("a").status, 201);
     assert_eq!(refusal(&at("bee")), (403, "missing_role"));
     assert_eq!(refusal(&at("c")), (404, "config_not_found"));
+    // A page about several leads to what the person may see at one of them.
+    let mut served = served;
+    let cookie = served.log_in(ada);
+    served.with_cookie(&cookie);
+    let leads_to_rights = |page: &str| served.get(page).text.contains("href=\"/rights");
+    assert!(leads_to_rights("/runs") && leads_to_rights("/runs?config=bee"));
+    assert!(!leads_to_rights("/runs?config=a"), "a user does not read rights");
 }
 
 #[test]

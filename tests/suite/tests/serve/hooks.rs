@@ -5,7 +5,9 @@ use conclave_runtime::webhook::WebhookSecret;
 use conclave_test_support::{Rig, until};
 use serde_json::{Value, json};
 
+use super::acting::Client;
 use super::client::{Response, Served};
+use super::people::token;
 use super::{WEB, echo};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -26,7 +28,7 @@ fn rig(line: &str) -> Rig {
 
 /// A request that a test may spoil.
 #[derive(Clone)]
-struct Hook {
+pub(super) struct Hook {
     path: String,
     id: String,
     time: u64,
@@ -35,7 +37,7 @@ struct Hook {
 }
 
 impl Hook {
-    fn new(id: &str, text: &str) -> Self {
+    pub(super) fn new(id: &str, text: &str) -> Self {
         let time = SystemClock.now().0 / 1000;
         let body = json!({ "type": "message", "data": { "text": text } }).to_string();
         Self { path: "/hooks/ops".to_owned(), id: id.to_owned(), time, body, secret: SECRET }
@@ -46,7 +48,7 @@ impl Hook {
         secret.sign(&self.id, self.time, self.body.as_bytes())
     }
 
-    fn send(&self, served: &Served) -> Response {
+    pub(super) fn send(&self, served: &Served) -> Response {
         self.send_with(served, self.signature())
     }
 
@@ -156,4 +158,91 @@ fn access_and_rate_apply_and_many_at_once_begin_one_conversation() {
     let rig = echo(&lines).with_file("ops.secret", SECRET);
     let served = Served::start(&rig, &[]);
     assert_eq!(code(&Hook::new("msg_1", "one").send(&served)), (403, json!("no_access")));
+}
+
+#[test]
+fn of_several_configs_the_one_is_meant_whose_secret_signed() {
+    let plain = rig("");
+    let config = std::fs::read_to_string(plain.folder().join("c.toml")).expect("it is there");
+    let shared = config.replace("other.secret", "ops.secret");
+    let of_b = config.replace("ops.secret", "b.secret");
+    let rig = Rig::new()
+        .with_file("a.toml", shared)
+        .with_file("b.toml", of_b)
+        .with_file("ops.secret", SECRET)
+        .with_file("other.secret", OTHER)
+        .with_file("b.secret", OTHER);
+    let vera = token(&rig, "vera", "viewer");
+    let served = Served::start_configs(&rig, &["a.toml", "b.toml"], &[]);
+    let client = Client { served: &served, token: &vera };
+    let room_of = |hook: &Hook| {
+        let accepted = hook.send(&served);
+        assert_eq!(accepted.status, 202, "{}", accepted.text);
+        accepted.body["room"].as_str().expect("a room").to_owned()
+    };
+    let (of_a, of_b) = (Hook::new("msg_1", "for a"), Hook::new("msg_1", "for b"));
+    let of_b = Hook { secret: OTHER, ..of_b };
+    let rooms = [room_of(&of_a), room_of(&of_b)];
+    let config_of = |room: &str| client.get(&format!("/runs/{room}"))["config"].clone();
+    assert_eq!(rooms.each_ref().map(|room| config_of(room)), [json!("a"), json!("b")]);
+    // What is not signed says nothing, also in the words of the older address.
+    let at = |hook: &Hook, query: &str| {
+        let path = format!("/hooks/ops?{query}");
+        code(&Hook { path, ..hook.clone() }.send(&served))
+    };
+    assert_eq!(at(&of_b, "config=b"), (202, Value::Null));
+    for query in ["config=a", "config=nothing"] {
+        assert_eq!(at(&of_b, query), (401, json!("wrong_signature")), "{query}");
+    }
+    assert_eq!(at(&of_b, "config=b&config=a"), (400, json!("ambiguous_request")));
+    // A session beside it neither helps nor hinders.
+    let headers = [("Authorization", format!("Bearer {vera}"))];
+    let unsigned = served.request(
+        "POST",
+        "/hooks/ops?config=a",
+        &[&headers[..], &[("Host", served.address().to_owned())]].concat(),
+        "{}",
+    );
+    assert_eq!(code(&unsigned), (401, json!("wrong_signature")));
+    // With one secret in both, what was sent to one could be sent to the other.
+    std::fs::write(rig.folder().join("b.secret"), SECRET).expect("it is written");
+    let served = served.killed().start_again(&rig);
+    let both = Hook::new("msg_2", "for one of them");
+    for path in ["/hooks/ops", "/hooks/ops?config=a", "/hooks/ops?config=b"] {
+        let refused = Hook { path: path.to_owned(), ..both.clone() }.send(&served);
+        assert_eq!(code(&refused), (409, json!("ambiguous_webhook")), "{path}");
+    }
+}
+
+#[test]
+fn a_refused_webhook_is_counted_and_the_operator_reads_of_it() {
+    let rig = rig("");
+    let vera = token(&rig, "vera", "viewer");
+    let served = Served::start(&rig, &[]);
+    let hook = Hook::new("msg_1", "The lamp is out.");
+    assert_eq!(hook.send(&served).status, 202);
+    for _ in 0..3 {
+        assert_eq!(hook.send_with(&served, "v1,AAAA".to_owned()).status, 401);
+    }
+    let late = Hook { time: hook.time - 400, ..hook.clone() };
+    assert_eq!(late.send(&served).status, 401);
+    let nowhere = Hook { path: "/hooks/\u{1b}nobody".replace('\u{1b}', "%1b"), ..hook };
+    assert_eq!(nowhere.send(&served).status, 401);
+    let figures = served.request(
+        "GET",
+        "/metrics",
+        &[("Host", served.address().to_owned()), ("Authorization", format!("Bearer {vera}"))],
+        "",
+    );
+    for line in [
+        "conclave_webhooks_total{code=\"accepted\"} 1\n",
+        "conclave_webhooks_total{code=\"wrong_signature\"} 4\n",
+        "conclave_webhooks_total{code=\"wrong_time\"} 1\n",
+    ] {
+        assert!(figures.text.contains(line), "{line}: {}", figures.text);
+    }
+    let log = || std::fs::read_to_string(rig.folder().join("serve.log")).unwrap_or_default();
+    let words = "1 request to webhooks refused; the newest was to the channel ops: wrong_signature";
+    until(words, || log().contains(words).then_some(()));
+    assert_eq!(log().matches("webhooks refused").count(), 1, "once a minute: {}", log());
 }

@@ -1,6 +1,9 @@
 //! People with tokens of their own: what each role may do, whose conversation it is, and the end of
 //! a revoked token.
 
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use conclave_test_support::{Rig, until};
 use serde_json::{Value, json};
 
@@ -10,9 +13,26 @@ use crate::cli::{conclave, text};
 
 /// Gives a person a token.
 pub(crate) fn token(rig: &Rig, name: &str, role: &str) -> String {
-    let made = conclave(rig, &["server", "token", "add", name, "--role", role]);
+    add(rig, name, role, &[]).trim().to_owned()
+}
+
+/// Gives a person a token for the server of one config.
+pub(super) fn token_for(rig: &Rig, name: &str, role: &str, config: &str) -> String {
+    add(rig, name, role, &["--config", config]).trim().to_owned()
+}
+
+/// Returns a person's token, and the lines of a config with its hash. Nothing is stored.
+pub(super) fn person_of_config(name: &str, role: &str) -> (String, String) {
+    let printed = add(&Rig::new(), name, role, &["--for-config"]);
+    let (token, lines) = printed.split_once("\n\n").expect("a token, and lines for the config");
+    (token.trim().to_owned(), lines.to_owned())
+}
+
+fn add(rig: &Rig, name: &str, role: &str, more: &[&str]) -> String {
+    let words = [&["server", "token", "add", name, "--role", role], more].concat();
+    let made = conclave(rig, &words);
     assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
-    text(&made.stdout).trim().to_owned()
+    text(&made.stdout)
 }
 
 /// Begins a conversation, and returns its id.
@@ -177,6 +197,44 @@ fn a_programs_first_requests_may_all_come_at_once() {
         all.into_iter().map(|one| one.join().expect("it answers")).collect()
     });
     assert_eq!(answers, [200; 32]);
+}
+
+#[test]
+fn a_flood_under_the_name_of_a_person_keeps_that_person_not_out() {
+    let rig = echo(WEB);
+    let ada = token(&rig, "ada", "viewer");
+    let served = Served::start(&rig, &[]);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let flood = |sender: usize| {
+            let (served, is_over) = (&served, &is_over);
+            move || {
+                let mut statuses = BTreeSet::new();
+                for number in 0.. {
+                    let wrong = format!("ada.{:064x}", sender * 1_000_000 + number);
+                    let answer = served.post("/api/session", &json!({ "token": wrong }));
+                    statuses.insert(answer.status);
+                    if is_over.load(Ordering::Relaxed) {
+                        return statuses;
+                    }
+                }
+                statuses
+            }
+        };
+        let floods: Vec<_> = (0..32).map(|sender| scope.spawn(flood(sender))).collect();
+        // Both ways to log in, again and again.
+        for _ in 0..5 {
+            served.log_in(&ada);
+            let bearer = ("Authorization", format!("Bearer {ada}"));
+            let headers = [("Host", served.address().to_owned()), bearer];
+            assert_eq!(served.request("GET", "/api/v1/runs", &headers, "").status, 200);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        for flood in floods {
+            let statuses = flood.join().expect("it ends");
+            assert!(statuses.iter().all(|status| [401, 429].contains(status)), "{statuses:?}");
+        }
+    });
 }
 
 #[test]

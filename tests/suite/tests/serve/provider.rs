@@ -187,3 +187,42 @@ fn of_several_configs_the_one_with_the_provider_begins_and_ends_a_log_in() {
         assert_eq!(begun.status, 303, "{config}: {}", begun.text);
     }
 }
+
+#[test]
+fn one_log_in_is_a_session_at_each_config_of_its_client_where_the_person_has_a_role() {
+    let provider = TestProvider::start().expect("it starts");
+    provider.change(|it| {
+        it.person.insert("groups".to_owned(), json!(["staff"]));
+        it.is_refreshable = true;
+    });
+    let (client, secret) = provider.client();
+    let plain = std::fs::read_to_string(echo(WEB).folder().join("c.toml")).expect("it is there");
+    let config = |client: &str, roles: &str| {
+        format!(
+            "{plain}[server.oidc]\nissuer = \"{}\"\nclient_id = \"{client}\"\nrefresh = \"1 s\"\n\
+             client_secret = {{ env = \"TEST_OIDC_SECRET\" }}\nroles = {{ {roles} }}\n",
+            provider.issuer()
+        )
+    };
+    let rig = Rig::new()
+        .with_file("a.toml", config(client, "staff = \"user\""))
+        .with_file("b.toml", config(client, "staff = \"admin\", others = \"viewer\""))
+        .with_file("c.toml", config(client, "leads = \"admin\""))
+        .with_file("d.toml", config("another-client", "staff = \"admin\""));
+    let words = ["serve", "a.toml", "b.toml", "c.toml", "d.toml", "--listen", "127.0.0.1:0"];
+    let variables = [("TEST_OIDC_SECRET", secret.to_owned())];
+    let served = Served::start_with(&rig, words.map(str::to_owned).into(), &variables);
+    let mut browser = Browser::new(&served);
+    assert_eq!(browser.log_in(&provider, "%2Finbox").status, 200);
+    let mut seen = || {
+        let configs = browser.open("/api/v1/configs", "same-origin").body;
+        let rows = configs["configs"].as_array().cloned().unwrap_or_default();
+        rows.iter().map(|row| format!("{} {}", row["config"], row["role"])).collect::<Vec<_>>()
+    };
+    assert_eq!(seen(), ["\"a\" \"user\"", "\"b\" \"admin\""]);
+    until("two refreshes", || (provider.refreshes() > 1).then_some(()));
+    assert_eq!(seen().len(), 2);
+    // Without the role at the config that asks the provider, nobody is asked about the others.
+    provider.change(|it| drop(it.claims.insert("groups".to_owned(), json!(["others"]))));
+    until("all sessions end", || seen().is_empty().then_some(()));
+}

@@ -1,24 +1,15 @@
 //! Configs that a running server reads again at SIGHUP: all of them or none; rooms that run keep
 //! theirs, and people who were removed lose their sessions.
 
-use conclave_test_support::{Rig, stepping, until};
+use conclave_test_support::{Rig, guest, stepping, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use super::WEB;
 use super::acting::Client;
 use super::client::Served;
-use crate::cli::{conclave, text};
-
-/// Returns a person's token, and the lines of a config with its hash.
-fn person(name: &str, role: &str) -> (String, String) {
-    let words = ["server", "token", "add", name, "--role", role, "--for-config"];
-    let made = conclave(&Rig::new(), &words);
-    let lines = text(&made.stdout);
-    let is_token = |line: &&str| line.starts_with(&format!("{name}."));
-    let (token, lines): (Vec<&str>, Vec<&str>) = lines.lines().partition(is_token);
-    (token[0].trim().to_owned(), lines.join("\n"))
-}
+use super::hooks::Hook;
+use super::people::person_of_config;
 
 fn config(description: &str, people: &str) -> String {
     let task = format!("description = {}", json!(description));
@@ -62,7 +53,7 @@ fn new_rooms_have_the_new_config_and_the_others_keep_theirs() {
 
 #[test]
 fn a_config_that_cannot_be_used_keeps_all_of_them() {
-    let (token, users) = person("ada", "admin");
+    let (token, users) = person_of_config("ada", "admin");
     let rig = Rig::new()
         .with_file("a.toml", config("Before.", &users))
         .with_file("b.toml", config("Before.", &users));
@@ -89,8 +80,8 @@ fn a_config_that_cannot_be_used_keeps_all_of_them() {
 
 #[test]
 fn people_who_are_removed_lose_their_sessions_and_streams() {
-    let (ada, users_ada) = person("ada", "operator");
-    let (bob, users_bob) = person("bob", "admin");
+    let (ada, users_ada) = person_of_config("ada", "operator");
+    let (bob, users_bob) = person_of_config("bob", "admin");
     let rig = Rig::new().with_file("c.toml", config("Both.", &format!("{users_ada}\n{users_bob}")));
     let mut served = Served::start(&rig, &[]);
     let cookie = served.log_in(&ada);
@@ -112,4 +103,54 @@ fn people_who_are_removed_lose_their_sessions_and_streams() {
     let rig = rig.with_file("c.toml", config("Nobody.", ""));
     reload(&rig, &served, "server.users.bob (removed)");
     assert_eq!(served.get("/api/v1/configs").status, 401);
+}
+
+#[test]
+fn access_that_was_made_narrower_counts_for_the_next_message() {
+    const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    let config = |web: &str, ops: &str| {
+        format!(
+            "{}[channels.web]\nkind = \"web\"\naccess = \"{web}\"\n[channels.ops]\nkind = \"webhook\"\n\
+             url = \"http://127.0.0.1:1/\"\naccess = \"{ops}\"\nsecret = {{ file = \"ops.secret\" }}\n",
+            stepping("agent_echo", "", "")
+        )
+    };
+    let rig = Rig::new()
+        .with_file("ops.secret", SECRET)
+        .with_file("c.toml", config("read-write", "read-write"));
+    let served = Served::start(&rig, &[]);
+    let room = served.only_room();
+    let hook = |id: &str| Hook::new(id, "hello").send(&served).status;
+    assert_eq!((served.send(&room, "a", "hello").status, hook("msg_1")), (200, 202));
+    let rig = rig.with_file("c.toml", config("read-only", "read-write"));
+    reload(&rig, &served, "c was read again: channels.web");
+    let refused = served.send(&room, "b", "hello");
+    assert_eq!((refused.status, &refused.body["error"]), (403, &json!("no_access")));
+    assert_eq!(hook("msg_2"), 202);
+    let rig = rig.with_file("c.toml", config("read-write", "read-only"));
+    reload(&rig, &served, "c was read again: channels.ops, channels.web");
+    assert_eq!((served.send(&room, "c", "hello").status, hook("msg_3")), (200, 403));
+}
+
+#[test]
+fn what_was_granted_and_not_used_is_that_of_the_present_config() {
+    let (token, users) = person_of_config("ada", "admin");
+    let config = |more: &str| {
+        let writer = guest("overlay_escape").display().to_string();
+        let files = format!("{{ dir = \"data\", at = \"/folder\", mode = \"overlay\" }}{more}");
+        let plugin = format!("[plugins.writer]\nsource = {writer:?}\ngrants.files = [{files}]\n");
+        format!("{}{plugin}{WEB}{users}\n", stepping("agent_echo", "", ""))
+    };
+    let rig = Rig::new()
+        .with_file("data/a.txt", "a")
+        .with_file("more/a.txt", "a")
+        .with_file("c.toml", config(""));
+    let served = Served::start(&rig, &[]);
+    let client = Client { served: &served, token: &token };
+    let entries = || client.get("/rights")["uses"]["entries"].as_array().map_or(0, Vec::len);
+    let before = entries();
+    let more = ", { dir = \"more\", at = \"/more\", mode = \"read\" }";
+    let rig = rig.with_file("c.toml", config(more));
+    reload(&rig, &served, "c was read again: plugins.writer");
+    assert_eq!(entries(), before + 1, "not after a minute");
 }

@@ -4,9 +4,10 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::Stdio;
 
 use conclave_soak::is_skipped;
+use conclave_test_support::free_port;
 
 use super::{data, desk, program, python};
-use crate::serve::client::{Served, free_port};
+use crate::serve::client::Served;
 use crate::serve::people::token;
 
 /// The exit code of the story without a browser.

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 
 use conclave_soak::is_skipped;
-use conclave_test_support::{Rig, until};
+use conclave_test_support::{Rig, free_port, until};
 
 use super::{data, desk, program, python};
 use crate::cli::text;
-use crate::serve::client::{Served, free_port};
+use crate::serve::client::Served;
 use crate::serve::people::token;
 
 const HOST: &str = "chat.example.org";

@@ -28,11 +28,18 @@ const SHOWN: &str = "command line";
 /// Returns a host with the native placeholder agent, which is never called. `kv` replaces the
 /// user's own keys.
 pub(crate) fn host(kv: Option<Arc<dyn KvStore>>) -> Result<Host, CliError> {
+    host_with(|options| {
+        if let Some(kv) = kv {
+            options.kv = kv;
+        }
+    })
+}
+
+/// Returns such a host with other options.
+pub(crate) fn host_with(change: impl FnOnce(&mut HostOptions)) -> Result<Host, CliError> {
     let you = native::Plugin::agent(YOU, |_| async { Ok(native::finish("")) });
     let mut options = HostOptions { native: vec![you], ..setup::host_options() };
-    if let Some(kv) = kv {
-        options.kv = kv;
-    }
+    change(&mut options);
     setup::open_host_with(options)
 }
 
@@ -84,9 +91,22 @@ pub(super) fn config(
 /// # Errors
 /// If a grant is wrong.
 pub(crate) fn granted(grants: &[Fragment], folder: &std::path::Path) -> Result<Config, CliError> {
+    of_source(TRIED, "./plugin.wasm", grants, folder)
+}
+
+/// Returns a config with one plugin of this name and source, and these grants.
+///
+/// # Errors
+/// If the source or a grant is wrong.
+pub(crate) fn of_source(
+    name: &str,
+    source: &str,
+    grants: &[Fragment],
+    folder: &std::path::Path,
+) -> Result<Config, CliError> {
     let mut text = ConfigText::open(SHOWN, &folder.to_string_lossy(), START).map_err(refused)?;
-    text.add_plugin(TRIED, "./plugin.wasm", &[]).map_err(refused)?;
-    grants.iter().try_for_each(|fragment| text.grant(TRIED, fragment)).map_err(refused)?;
+    text.add_plugin(name, source, &[]).map_err(refused)?;
+    grants.iter().try_for_each(|fragment| text.grant(name, fragment)).map_err(refused)?;
     let edited = text.finish().map_err(refused)?;
     edited.config.ok_or_else(|| CliError::internal("the grants are invalid"))
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use conclave_core::setup::ChangedComponent;
-use conclave_core::types::ids::RoomId;
+use conclave_core::types::ids::{ChannelId, RoomId};
 use conclave_runtime::store::StoreError;
 use conclave_server::{Operator, TlsError};
 use serde_json::json;
@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::args::OutputArgs;
 use crate::ui::screen::Screen;
 use crate::ui::show::component::changed_lines;
-use crate::ui::show::{BAD, FAINT, ODD, paint, printable};
+use crate::ui::show::{BAD, FAINT, ODD, paint, plural, printable};
 use crate::ui::stdout;
 
 /// Prints what the server reports.
@@ -67,6 +67,13 @@ impl Operator for OperatorTerminal {
 
     fn provider_failed(&self, error: &dyn Display) {
         self.screen.notice(format_args!("{} nobody logs in: {error}", paint(BAD, "error:")));
+    }
+
+    fn hooks_refused(&self, channel: Option<&ChannelId>, code: &str, count: u64) {
+        let at = channel.map_or_else(|| "no webhook".to_owned(), |it| format!("the channel {it}"));
+        let requests = plural(count, "request", "requests");
+        let what = format!("{requests} to webhooks refused; the newest was to {at}: {code}");
+        self.screen.notice(format_args!("{} {what}", paint(ODD, "warning:")));
     }
 
     fn token_renewed(&self, token: &str) {

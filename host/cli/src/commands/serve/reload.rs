@@ -1,13 +1,11 @@
 //! Reads the configs of a running server again at SIGHUP. All of them are taken, or none: one that
 //! `conclave check` would refuse leaves everything as it is.
 
-use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use conclave_core::config::Config;
-use conclave_core::permissions::policy_rules::{Policy, Rule};
+use conclave_core::config::{Config, changes};
 use conclave_core::setup::Setup;
 use conclave_core::types::ids::ChannelId;
 use conclave_runtime::{Host, Prepared};
@@ -95,54 +93,7 @@ impl RunningConfig {
 
     /// The names of the parts that differ in another version of the config.
     fn changes(&self, next: &Config, setup: &Setup) -> Vec<String> {
-        let Config {
-            entry,
-            models,
-            secrets,
-            plugins,
-            tasks,
-            channels,
-            endpoints,
-            gates,
-            observers,
-            policy,
-            limits,
-            trust,
-            server,
-            prices,
-            ..
-        } = &self.config;
-        let mut all = Vec::new();
-        let mut add = |is_other: bool, name: &str| {
-            if is_other {
-                all.push(name.to_owned());
-            }
-        };
-        add(*entry != next.entry, "entry");
-        add(*gates != next.gates, "gates");
-        add(*observers != next.observers, "observers");
-        // Without the line of each rule in the file, which decides nothing.
-        let rules = |policy: &Policy| -> Vec<Rule> {
-            let rules = policy.iter().cloned();
-            rules.map(|rule| Rule { source: String::new(), ..rule }).collect()
-        };
-        add(rules(policy) != rules(&next.policy), "policy");
-        add(*limits != next.limits, "limits");
-        add(*trust != next.trust, "trust");
-        add(*prices != next.prices, "prices");
-        add(server.proxy != next.server.proxy, "server.proxy");
-        add(server.oidc != next.server.oidc, "server.oidc");
-        all.extend(others("models", models, &next.models));
-        all.extend(others("secrets", secrets, &next.secrets));
-        all.extend(others("plugins", plugins, &next.plugins));
-        all.extend(others("tasks", tasks, &next.tasks));
-        // With their secrets, senders and receivers, which take effect at once.
-        let mut of_channels = others("channels", channels, &next.channels);
-        of_channels.extend(others("channels", endpoints, &next.endpoints));
-        of_channels.sort();
-        of_channels.dedup();
-        all.extend(of_channels);
-        all.extend(others("server.users", &server.users, &next.server.users));
+        let mut all = changes::changes(&self.config, next);
         // A component can be another one although its line in the config is the same.
         let components = self.setup.changed_components(setup).into_iter();
         all.extend(
@@ -152,22 +103,6 @@ impl RunningConfig {
         );
         all
     }
-}
-
-/// The names of the entries that are not the same in both.
-fn others<K: Ord + std::fmt::Display, V: PartialEq>(
-    place: &str,
-    before: &BTreeMap<K, V>,
-    now: &BTreeMap<K, V>,
-) -> Vec<String> {
-    let removed = before.keys().filter(|key| !now.contains_key(key));
-    let removed = removed.map(|key| format!("{place}.{key} (removed)"));
-    let added = now.iter().filter_map(|(key, value)| match before.get(key) {
-        None => Some(format!("{place}.{key} (new)")),
-        Some(known) if known != value => Some(format!("{place}.{key}")),
-        Some(_) => None,
-    });
-    removed.chain(added).collect()
 }
 
 impl ConfigReloader {

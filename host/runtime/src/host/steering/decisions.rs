@@ -10,7 +10,7 @@ use conclave_core::types::approval::approval_id;
 use conclave_core::types::ids::{CallId, RoomId};
 
 use super::SteeringError;
-use super::delivery::{after_sending, may_be_sent};
+use super::delivery::{after_sending, may_be_sent, repeated};
 use crate::storage::store::mail::bell;
 use crate::storage::store::{
     ControlCommand, ControlMessage, DecisionSent, MailState, StoreError, StoreReader, WaitRow,
@@ -208,12 +208,44 @@ fn questions(reader: &StoreReader, room: &RoomId) -> Result<QuestionFold, StoreE
     Ok(questions)
 }
 
+/// Sends a message under an id that its sender chose, and waits for this time until the run has
+/// recorded it. The same message sent again, also after a restart, is answered as the first time,
+/// wherever the run is with it.
+///
+/// # Errors
+/// `KeyReused` if another message has the id, or as [`PendingCall::find`] and
+/// [`PendingCall::settle`].
+pub fn settle_once(
+    reader: &StoreReader,
+    message: &ControlMessage,
+    call: CallId,
+    is_of_kind: impl Fn(&WaitRow) -> bool,
+    most: Duration,
+) -> Result<DecisionPlace, SteeringError> {
+    let recorded_before = || check_taken(reader, message, call).map(|()| DecisionPlace::Recorded);
+    if repeated(reader, message)? {
+        return recorded_before();
+    }
+    let settled = PendingCall::find(reader, (&message.room, call), is_of_kind)
+        .and_then(|pending| pending.settle(reader, message, false, most));
+    match settled {
+        // The run may have received it since the look above, and then the call does not wait for
+        // another one.
+        Err(SteeringError::AlreadyDecided { .. } | SteeringError::NotPending { .. })
+            if repeated(reader, message)? =>
+        {
+            recorded_before()
+        }
+        settled => settled,
+    }
+}
+
 /// Checks that the run has taken this decision, which it has received: another one may have come
 /// first, or the room may have rejected it.
 ///
 /// # Errors
 /// `Rejected`, `AlreadyDecided`, or if the records cannot be read.
-pub fn check_taken(
+fn check_taken(
     reader: &StoreReader,
     message: &ControlMessage,
     call: CallId,

@@ -1,6 +1,7 @@
 //! The two pages of a log-in at a provider: the one that leads there, and the one to which it leads
 //! back.
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::header::{HOST, LOCATION, REFRESH, SET_COOKIE};
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -9,6 +10,7 @@ use axum::routing::{MethodRouter, get};
 use maud::html;
 
 use super::{BEGIN, CALLBACK, FIRST, page_after_login};
+use crate::gateway::Gateway;
 use crate::http::{Failure, Server};
 use crate::oidc::{Callback, OidcRefusal, ProviderFailure};
 use crate::page::text::address;
@@ -38,7 +40,12 @@ fn host(headers: &HeaderMap) -> &str {
 }
 
 /// Ends the log-in.
-async fn end(State(server): State<Server>, headers: HeaderMap, uri: Uri) -> Response {
+async fn end(
+    State(server): State<Server>,
+    Extension(gateway): Extension<Gateway>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Response {
     let mut callback = Callback::default();
     for (name, value) in url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
         let field = match &*name {
@@ -53,6 +60,7 @@ async fn end(State(server): State<Server>, headers: HeaderMap, uri: Uri) -> Resp
     match server.access().end_login(&headers, host(&headers), callback).await {
         None => refused(Failure::missing(), None),
         Some(Ok(ended)) => {
+            gateway.access().begin_beside(&ended);
             // The cookie is of the browser.
             let page = page_after_login(&ended.page);
             // A redirect would be one of the provider's site, with which a browser sends no cookie

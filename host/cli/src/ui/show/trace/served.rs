@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use conclave_core::setup::Setup;
 use conclave_core::types::ids::RoomId;
-use conclave_runtime::subscribe::{Published, Subscriber};
+use conclave_runtime::subscribe::{Published, RunEvent, Subscriber};
 
 use super::TracePrinter;
 use crate::ui::screen::Screen;
@@ -19,6 +19,7 @@ const REMEMBERED: usize = 1_000;
 pub(crate) struct ServedTrace {
     screen: Arc<Screen>,
     verbose: bool,
+    /// The setup of the start, for conversations that go on without naming theirs.
     setup: Arc<Setup>,
     traces: Mutex<BTreeMap<RoomId, Arc<TracePrinter>>>,
 }
@@ -28,14 +29,19 @@ impl ServedTrace {
         Self { screen, verbose, setup, traces: Mutex::default() }
     }
 
-    fn of(&self, room: &RoomId) -> Arc<TracePrinter> {
+    /// The trace of a conversation. A record that names its setup, as after the config was read
+    /// again, begins the trace anew.
+    fn of(&self, room: &RoomId, setup: Option<&Arc<Setup>>) -> Arc<TracePrinter> {
         let mut traces = self.traces.lock().unwrap_or_else(PoisonError::into_inner);
         if traces.len() >= REMEMBERED && !traces.contains_key(room) {
             traces.clear();
         }
+        if setup.is_some() {
+            traces.remove(room);
+        }
         let trace = traces.entry(room.clone()).or_insert_with(|| {
-            let screen = Arc::clone(&self.screen);
-            Arc::new(TracePrinter::of_served(screen, self.verbose, &self.setup, room))
+            let (screen, setup) = (Arc::clone(&self.screen), setup.unwrap_or(&self.setup));
+            Arc::new(TracePrinter::of_served(screen, self.verbose, setup, room))
         });
         Arc::clone(trace)
     }
@@ -43,6 +49,50 @@ impl ServedTrace {
 
 impl Subscriber for ServedTrace {
     fn on(&self, happening: &Published) {
-        self.of(&happening.room.run()).on(happening);
+        let run = happening.room.run();
+        let setup = match &happening.what {
+            // A child room has the setup of its run.
+            RunEvent::Recorded { record } if happening.room == run => record.event.setup(),
+            _ => None,
+        };
+        self.of(&run, setup).on(happening);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use conclave_core::permissions::policy_rules::Policy;
+    use conclave_core::types::limits::RunLimits;
+
+    use super::*;
+    use crate::ui::screen::Verbosity;
+
+    fn setup(entry: &str) -> Arc<Setup> {
+        Arc::new(Setup {
+            entry: entry.into(),
+            tasks: BTreeMap::new(),
+            plugins: BTreeMap::new(),
+            models: BTreeMap::new(),
+            channels: Arc::default(),
+            gates: Vec::new(),
+            observers: Vec::new(),
+            policy: Policy::default(),
+            policy_now: None,
+            limits: RunLimits::default(),
+        })
+    }
+
+    #[test]
+    fn a_conversation_is_traced_by_the_setup_with_which_it_began() {
+        let served = ServedTrace::new(Screen::new(Verbosity::Silent), false, setup("before"));
+        let entry = |room: &str, setup: Option<&Arc<Setup>>| {
+            let trace = served.of(&RoomId::from(room), setup);
+            trace.layout.entry_task().map(ToString::to_string).unwrap_or_default()
+        };
+        assert_eq!(entry("a", None), "before");
+        assert_eq!(entry("b", Some(&setup("after"))), "after", "the config was read again");
+        assert_eq!((entry("a", None), entry("b", None)), ("before".into(), "after".into()));
     }
 }
