@@ -101,7 +101,7 @@ fn a_run_sends_spans_and_figures_and_its_texts_only_if_they_are_wanted() {
         assert!(spans.contains(part), "{part}: {spans}");
     }
     // A viewer of traces alone gets no figures.
-    let traces = Collector::start("200 OK");
+    let traces = Collector::start(200);
     let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", traces.endpoint.as_str());
     assert!(run(&rig, &[endpoint, ("OTEL_METRICS_EXPORTER", "none")]).status.success());
     assert!(!traces.bodies("/v1/traces").is_empty());

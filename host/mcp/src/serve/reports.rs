@@ -132,7 +132,7 @@ impl Subscriber for ReportForwarder {
             }
             RunEvent::Logged { plugin, level, message, .. } => {
                 let level = level_of(*level);
-                if !self.least.is_some_and(|least| rank(level) >= rank(least)) {
+                if self.least.is_none_or(|least| rank(level) < rank(least)) {
                     return;
                 }
                 Report::Line { level, plugin: plugin.to_string(), message: message.clone() }
