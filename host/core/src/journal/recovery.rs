@@ -12,7 +12,7 @@ use crate::protocol::effect::Effect;
 use crate::protocol::event::{Event, Record};
 use crate::room::Room;
 use crate::setup::{ChangedComponent, Setup};
-use crate::types::delivery::DeliveryView;
+use crate::types::delivery::{DeliveryView, OutgoingMessage};
 use crate::types::fault::{CallReport, Fault, FaultKind};
 use crate::types::ids::{CallId, Millis, PluginName, TimerId};
 use crate::types::request::RequestId;
@@ -447,11 +447,13 @@ impl Unfinished {
     /// Resumes an interrupted call. A step continues and its plugin learns which side effect was
     /// interrupted; a tool call ends (C-318).
     fn put_back(&self, call: CallId, event: &Event, restarts: &mut Vec<Restart>) {
-        let Some((effect, start)) = self
-            .in_flight
-            .calls
-            .get(&call)
-            .filter(|(effect, _)| !matches!(effect, Effect::CallTool { .. }))
+        let Some((effect, start)) =
+            self.in_flight.calls.get(&call).filter(|(effect, _)| match effect {
+                Effect::CallTool { .. } => false,
+                // It has its answer, and another attempt would repeat it.
+                Effect::Send { message, .. } => !self.sends_once(message),
+                _ => true,
+            })
         else {
             return;
         };
@@ -505,10 +507,9 @@ impl Unfinished {
                 })
             }
             Effect::Send { message, .. } => {
-                let binding = self.room.bindings().get(&message.channel);
                 let failure = Some(UNKNOWN_SEND.to_owned());
                 let sent = Event::Sent { call, failure, unknown: true };
-                match binding.is_some_and(|binding| binding.sends_once) {
+                match self.sends_once(message) {
                     true => Some(ended.chain([sent]).collect()),
                     // The next attempt is a new one.
                     false => trace.cut_off().map(|_| ended.collect()),
@@ -516,6 +517,11 @@ impl Unfinished {
             }
             _ => trace.cut_off().map(|_| ended.collect()),
         }
+    }
+
+    /// Whether a message that may have arrived is not sent again.
+    fn sends_once(&self, message: &OutgoingMessage) -> bool {
+        self.room.bindings().get(&message.channel).is_some_and(|binding| binding.sends_once)
     }
 }
 

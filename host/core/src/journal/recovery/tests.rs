@@ -3,7 +3,9 @@
 use serde_json::json;
 
 use super::*;
+use crate::protocol::call_log::AskedSideEffect;
 use crate::protocol::event::{Principal, RULES};
+use crate::types::side_effect::SideEffect;
 
 /// A room with `calls` calls in flight, each of which has begun and has a log.
 fn busy(calls: u64) -> Unfinished {
@@ -79,9 +81,9 @@ fn what_has_ended_is_forgotten_however_it_ended() {
 #[test]
 fn a_message_that_may_have_arrived_is_repeated_only_where_its_receiver_recognizes_it() {
     use crate::types::channel::{Binding, ChannelKind};
-    use crate::types::delivery::OutgoingMessage;
 
-    for sends_once in [false, true] {
+    // With a plugin the attempt has a request under way, whose end is journalled.
+    for (sends_once, has_request) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut unfinished = busy(0);
         let binding = Binding { sends_once, ..Binding::of(ChannelKind::Webhook) };
         let mut state = serde_json::to_value(&unfinished.room).expect("it is serialisable");
@@ -96,10 +98,19 @@ fn a_message_that_may_have_arrived_is_repeated_only_where_its_receiver_recognize
         };
         let effect = Effect::Send { call: CallId(7), message: Box::new(message) };
         unfinished.in_flight.calls.insert(CallId(7), (effect, None));
+        if has_request {
+            let side_effect = SideEffect::DeleteKey { key: "k".to_owned() };
+            let request = AskedSideEffect { side_effect, leave: Ok(()), answer: None };
+            let side_effects = [(0, Box::new(request))].into();
+            let log = CallLog { side_effects, ..CallLog::default() };
+            unfinished.in_flight.logs.insert(CallId(7), log);
+        }
         let today = Setup::clone(unfinished.room.setup());
         let resumption = unfinished.resumption(Millis(1), &today);
         let is_lost = |event: &Event| matches!(event, Event::Sent { unknown: true, .. });
         assert_eq!(resumption.events.iter().any(is_lost), sends_once);
         assert_eq!(resumption.restarts.len(), usize::from(!sends_once));
+        let is_end = |event: &&Event| matches!(event, Event::SideEffectEnded { .. });
+        assert_eq!(resumption.events.iter().filter(is_end).count(), usize::from(has_request));
     }
 }
