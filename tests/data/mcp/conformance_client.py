@@ -44,7 +44,7 @@ def main(url):
         with open(config, "w", encoding="utf-8") as file:
             file.write(CONFIG.format(url=url))
         with open(os.path.join(folder, "replies.json"), "w", encoding="utf-8") as file:
-            file.write('{"replies": []}')
+            file.write('{"replies": ["done"]}')
         command = [os.environ["CONCLAVE_PROGRAM"], "mcp", config, "--no-journal"]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as served:
             number = 0
@@ -63,6 +63,7 @@ def main(url):
 
             info = {"name": "suite", "version": "1"}
             ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info})
+            served.stdin.write('{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
             for tool in ask("tools/list", {}).get("tools", []):
                 call = {"name": tool["name"], "arguments": arguments(tool["inputSchema"])}
                 print(json.dumps(ask("tools/call", call)))

@@ -42,10 +42,10 @@ fn a_component_is_served_with_the_grants_of_the_command_line_alone() {
         .with_file("other/secret.txt", "hidden\n");
     let component = guest("files_read").display().to_string();
     let calls = ["/docs/lights.txt", "/other/secret.txt"].map(|path| json!({ "path": path }));
-    let read = answers(&rig, &[&component, "--allow", "read:docs@/docs"], "files_read.run", &calls);
+    let read = answers(&rig, &[&component, "--allow", "read:docs@/docs"], "files-read.run", &calls);
     assert!(read[0].to_string().contains("1844"), "{read:?}");
     assert!(!read[1].to_string().contains("hidden"), "{read:?}");
-    let none = answers(&rig, &[&component], "files_read.run", &calls);
+    let none = answers(&rig, &[&component], "files-read.run", &calls);
     assert!(!none[0].to_string().contains("1844"), "{none:?}");
 }
 
