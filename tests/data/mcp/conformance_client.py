@@ -44,7 +44,7 @@ def main(url):
         with open(config, "w", encoding="utf-8") as file:
             file.write(CONFIG.format(url=url))
         with open(os.path.join(folder, "replies.json"), "w", encoding="utf-8") as file:
-            file.write('{"replies": []}')
+            file.write('{"replies": ["done"]}')
         command = [os.environ["CONCLAVE_PROGRAM"], "mcp", config, "--no-journal"]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as served:
             number = 0
@@ -63,9 +63,14 @@ def main(url):
 
             info = {"name": "suite", "version": "1"}
             ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info})
-            for tool in ask("tools/list", {}).get("tools", []):
-                call = {"name": tool["name"], "arguments": arguments(tool["inputSchema"])}
-                print(json.dumps(ask("tools/call", call)))
+            served.stdin.write('{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
+            tools = {tool["name"]: arguments(tool["inputSchema"]) for tool in ask("tools/list", {}).get("tools", [])}
+            calls = list(tools.items())
+            # Some scenarios say what to call with.
+            for call in json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}")).get("toolCalls", []):
+                calls.append(("far." + call["name"], call["arguments"]))
+            for name, values in calls:
+                print(json.dumps(ask("tools/call", {"name": name, "arguments": values})))
             served.stdin.close()
 
 

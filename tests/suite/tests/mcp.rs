@@ -4,6 +4,9 @@
 //!
 //! For manual tests see `docs/use/mcp.md`.
 
+mod component;
+mod conformance;
+
 use std::io::Write;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
