@@ -13,9 +13,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::permissions::grants::{Grants, Rights};
+use crate::permissions::grants::{Grants, Rights, ToolPattern};
 use crate::permissions::manifest::Manifest;
-use crate::permissions::policy_rules::Policy;
+use crate::permissions::policy_rules::{Policy, glob};
 use crate::permissions::task_scope::{ScopedTask, TaskScope};
 use crate::tool_calls::sequence::Sequence;
 use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
@@ -422,6 +422,10 @@ pub enum GatePoint {
     Subtask,
     /// Before a question to the user, or the run's answer, reaches people.
     Outbound,
+    /// Before a call of a plugin's tool is put to the operator's rules: its arguments.
+    ToolCall,
+    /// Before anything reads the result of a plugin's tool.
+    ToolResult,
 }
 
 /// Whether `name` stands for the user as the target of a handoff.
@@ -468,7 +472,15 @@ impl GatePoint {
             Self::Deliver => "deliver",
             Self::Subtask => "subtask",
             Self::Outbound => "outbound",
+            Self::ToolCall => "tool-call",
+            Self::ToolResult => "tool-result",
         }
+    }
+
+    /// Whether the point is about calls of tools.
+    #[must_use]
+    pub fn is_of_tools(self) -> bool {
+        matches!(self, Self::ToolCall | Self::ToolResult)
     }
 }
 
@@ -483,11 +495,23 @@ pub struct GateRule {
     /// Whether a failure or timeout lets the text pass.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fails_open: bool,
+    /// The tools whose calls or results it checks, as in a policy rule: a `*` may stand anywhere.
+    /// Empty for all tools, and at points that are not about tools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolPattern>,
 }
 
 impl GateRule {
     /// The default time limit in milliseconds.
     pub const DEADLINE_MS: u64 = 1_000;
+
+    /// Whether the gate checks the items of a point. `tool` is the `plugin.tool` that a call or a
+    /// result belongs to.
+    #[must_use]
+    pub fn checks(&self, point: GatePoint, tool: Option<&str>) -> bool {
+        let covers = |tool: &str| self.tools.iter().any(|it| glob::covers(&it.0, tool));
+        self.on == point && (self.tools.is_empty() || tool.is_some_and(covers))
+    }
 }
 
 /// The rules for condensing a history.

@@ -5,10 +5,11 @@ A gate that raises, is refused or times out blocks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 
-from conclave_sdk.types import JsonObject
+from conclave_sdk.types import Json, JsonObject
 
 
 class Point(Enum):
@@ -19,6 +20,8 @@ class Point(Enum):
     DELIVER = "deliver"
     SUBTASK = "subtask"
     OUTBOUND = "outbound"
+    TOOL_CALL = "tool-call"
+    TOOL_RESULT = "tool-result"
 
 
 @dataclass
@@ -32,6 +35,26 @@ class GateInput:
     from_task: str | None = None
     to_task: str | None = None
     metadata: JsonObject = field(default_factory=dict)
+
+
+@dataclass
+class ToolResult:
+    """The readable parts of a tool's result, as a gate reads and changes them."""
+
+    content: str | None = None
+    value: Json = None
+    error: str | None = None
+
+
+def arguments(input: GateInput) -> JsonObject:
+    """Return the arguments of the call at `Point.TOOL_CALL`."""
+    parsed: JsonObject = json.loads(input.text)
+    return parsed
+
+
+def result(input: GateInput) -> ToolResult:
+    """Return the result at `Point.TOOL_RESULT`."""
+    return ToolResult(**json.loads(input.text))
 
 
 class Verdict:
@@ -73,6 +96,17 @@ def allow() -> Verdict:
 def modify(text: str) -> Verdict:
     """Pass this text instead, which the next gate gets."""
     return Modify(text)
+
+
+def modify_arguments(arguments: JsonObject) -> Verdict:
+    """Let the call run with these arguments, which must fit the tool's schema."""
+    return Modify(json.dumps(arguments, ensure_ascii=False))
+
+
+def modify_result(result: ToolResult) -> Verdict:
+    """Let this result be read in place of the tool's own."""
+    parts = {key: part for key, part in asdict(result).items() if part is not None}
+    return Modify(json.dumps(parts, ensure_ascii=False))
 
 
 def block(reason: str) -> Verdict:

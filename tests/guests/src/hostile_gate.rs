@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 #[derive(Deserialize)]
 struct Settings {
-    /// `allow`, `modify`, `block`, `show`, `spin`, `trap`, `refuse`, `fail`, `huge`, `nothing` or
-    /// `files`.
+    /// `allow`, `modify`, `block`, `show`, `spin`, `trap`, `refuse`, `fail`, `huge`, `nothing`,
+    /// `garbage`, `wrong-arguments` or `files`.
     mode: String,
 }
 
@@ -43,6 +43,8 @@ impl Gate for Hostile {
             }
             "huge" => Ok(modify("x".repeat(10 << 20))),
             "nothing" => Ok(modify("")),
+            "garbage" => Ok(modify("{\"content\": ")),
+            "wrong-arguments" => Ok(modify("{\"text\": [], \"content\": 7}")),
             // It has no folder grant, so it never reaches the second line.
             "files" => {
                 files::read("/etc/passwd")?;

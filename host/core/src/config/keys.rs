@@ -1,6 +1,6 @@
 //! Every key of conclave.toml, declared once: its name, the form of its value, its default and its
-//! documentation. Those of grants and scopes stand in `grants.rs`, beside their reading; `KEYS` has
-//! all. The reader accepts exactly these keys and takes bounds and words from here; the JSON Schema
+//! documentation. Those of grants and scopes stand in `grants.rs`, and those of channels in
+//! `channels.rs`, beside their reading; `KEYS` has all. The reader accepts exactly these keys and takes bounds and words from here; the JSON Schema
 //! and the reference page are generated from the same list.
 
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use ValueShape::{
     Text, Texts, Whole,
 };
 
-use super::{ChannelEndpoint, ModelServerConfig, OidcConfig, ServerLimits, grants};
+use super::{ModelServerConfig, OidcConfig, ServerLimits, channels, grants};
 use crate::policy::roles::Role;
 use crate::setup::{CondenseRules, GateRule, LoopRules, ObserverRule};
 use crate::types::delegation::CONVERSATION_MAX;
@@ -288,8 +288,9 @@ const UNLESS_LANGROID: &str = "`false`; with `compat = \"langroid\"`, `true`";
 
 /// All keys, in the order of a manual.
 pub static KEYS: LazyLock<Vec<ConfigKey>> = LazyLock::new(|| {
-    [SETUP, grants::KEYS, CALL_LIMITS, grants::EXEC_KEYS, TASKS, grants::SCOPE_KEYS, OTHERS]
-        .concat()
+    let tasks = [TASKS, grants::SCOPE_KEYS, TASK_PARTS].concat();
+    let plugins = [grants::KEYS, CALL_LIMITS, grants::EXEC_KEYS].concat();
+    [SETUP, &plugins, &tasks, channels::KEYS, OTHERS].concat()
 });
 
 /// A table: one key per line.
@@ -482,7 +483,7 @@ const TASKS: &[ConfigKey] = &[
 ];
 
 #[rustfmt::skip]
-const OTHERS: &[ConfigKey] = &[
+const TASK_PARTS: &[ConfigKey] = &[
     key(BACKGROUND, "channels", TEXTS, r#"channels = ["terminal"]"#, "The channels that a background task may use if its call names none."),
     key(BACKGROUND, "wait", Flag, "wait = true", "Whether each call waits for the result and returns it.").flag(false),
     key(BACKGROUND, "cache", TIME, r#"cache = "5 min""#, "How long an equal call returns the result of an earlier one that completed."),
@@ -520,24 +521,13 @@ const OTHERS: &[ConfigKey] = &[
     key(NO_TOOL, "nudge", TEXT, r#"nudge = "Call a tool.""#, "A text that is returned to the agent.").otherwise("required without `tool`"),
     key(NO_TOOL, "tool", TEXT, r#"tool = "search.find""#, "A tool that is called, under the agent's name for it.").otherwise("required without `nudge`"),
     key(NO_TOOL, "arguments", Free, r#"arguments = { query = "news" }"#, "The arguments of that call."),
-    key(CHANNELS, "kind", Choice(&["text", "web", "voice", "agent", "webhook"]), r#"kind = "voice""#, "`text` (a terminal or other text), `web`, `voice`, `agent` (a remote agent), or `webhook`, which the host serves itself. A remote agent gets no messages, and its messages reach an agent of the room only if they address it.").otherwise("required, except for `terminal`"),
-    key(CHANNELS, "access", Choice(&["read-write", "read-only", "write-only", "none"]), r#"access = "read-only""#, "Whether the channel receives messages, and whether it may send them.").word("read-write"),
-    key(CHANNELS, "visibility", Either(&[Choice(&["all", "none", "people", "agents"]), TEXTS]), r#"visibility = ["desk"]"#, "Who gets its messages: `all`, `none`, `people` (channels that lead to people), `agents`, or a list of channels and tasks.").word("all"),
-    key(CHANNELS, "muted", Flag, "muted = true", "Whether the channel receives no messages. It may still send them.").flag(false),
-    key(CHANNELS, "rate", Whole { least: 1, most: 1_000_000 }, "rate = 5", "The maximum number of messages that it may send in one second."),
-    key(CHANNELS, "simulate", Duration { least: 1, most: 60_000 }, r#"simulate = "40 ms""#, "For `voice` without a client program: the simulated speaking time for one word, during which the channel is busy."),
-    key(CHANNELS, "url", TEXT, r#"url = "https://hooks.example.org/conclave""#, "For `webhook`: the URL to which its messages are sent.").otherwise("required for a webhook that receives messages"),
-    key(CHANNELS, "secret", Table(CHANNEL_SECRET), r#"secret = { env = "HOOK_SECRET" }"#, "For `webhook`: the source of the secret with which messages are signed in both directions, `whsec_` and 24 to 64 bytes in base64.").otherwise("required for `webhook`"),
-    key(CHANNELS, "sender", TEXT, r#"sender = "monitoring""#, "For `webhook`: the sender of the messages that come in.").otherwise("the channel's name"),
-    key(CHANNELS, "private", TEXTS, r#"private = ["127.0.0.1"]"#, "For `webhook`: the private addresses and networks to which the host may connect."),
-    key(CHANNELS, "attempts", Whole { least: 1, most: 20 }, "attempts = 3", "For `webhook`: the maximum number of attempts at one message. The pauses between them grow from a second to half a minute.").count(ChannelEndpoint::ATTEMPTS as u64),
-    key(CHANNELS, "timeout", Duration { least: 100, most: 3_600_000 }, r#"timeout = "5 min""#, "For `webhook`: the time limit of all attempts at one message together.").time(ChannelEndpoint::TIMEOUT_MS),
-    key(CHANNELS, "deduplicates", Flag, "deduplicates = true", "For `webhook`: whether the receiver drops a repeated message by its id. Only then is a message with an unknown outcome sent again.").flag(false),
-    key(CHANNEL_SECRET, "env", TEXT, r#"env = "HOOK_SECRET""#, "An environment variable."),
-    key(CHANNEL_SECRET, "file", TEXT, r#"file = "hook.secret""#, "A file, from the config's folder; its first line is the secret."),
-    key(CHANNEL_SECRET, "command", TEXTS, r#"command = ["pass", "show", "hook"]"#, "A program and its arguments; the first line of its output is the secret."),
-    key(GATES, "on", Choice(&["inbound", "delegate", "deliver", "subtask", "outbound"]), r#"on = "delegate""#, "What it checks: `inbound`, messages from channels; `delegate`, background tasks; `deliver`, results and announcements; `subtask`, messages to sub-tasks and delegates and their results; `outbound`, questions, talk and answers for people.").required(),
+];
+
+#[rustfmt::skip]
+const OTHERS: &[ConfigKey] = &[
+    key(GATES, "on", Choice(&["inbound", "delegate", "deliver", "subtask", "outbound", "tool-call", "tool-result"]), r#"on = "delegate""#, "What it checks: `inbound`, messages from channels; `delegate`, background tasks; `deliver`, results and announcements; `subtask`, messages to sub-tasks and delegates and their results; `outbound`, questions, talk and answers for people; `tool-call`, the arguments of calls of tools; `tool-result`, their results.").required(),
     key(GATES, "plugin", TEXT, r#"plugin = "guard""#, "The gate plugin. It allows, changes or blocks a text.").required(),
+    key(GATES, "tools", TEXTS, r#"tools = ["mail.*"]"#, "For `tool-call` and `tool-result`: the tools whose calls or results it checks. `*` matches any text.").otherwise("all tools"),
     key(GATES, "deadline", Duration { least: 1, most: 60_000 }, r#"deadline = "200 ms""#, "The time limit of one check.").time(GateRule::DEADLINE_MS),
     key(GATES, "on_failure", Choice(&["block", "pass"]), r#"on_failure = "pass""#, "What happens to the text if the gate fails or times out. Use `pass` only for gates that improve a text, never for a guard.").word("block"),
     key(OBSERVERS, "plugin", TEXT, r#"plugin = "hook""#, "The observer plugin. Only this entry lets it read events.").required(),

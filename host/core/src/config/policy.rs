@@ -33,7 +33,7 @@ fn rule(
     let table = item.table(reader, POLICY)?;
     let tool = table.require(reader, "tool").and_then(|item| {
         let text = item.string(reader)?;
-        tools(reader, references, &item, text)
+        tool_pattern(reader, references, &item, (text, "rules"))
     });
     let caller = table.get("caller").and_then(|item| {
         let name = item.string(reader)?;
@@ -64,19 +64,19 @@ fn rule(
     Some(Rule { tool: tool?, caller, arguments, only, decide: decide?, expires_ms, source })
 }
 
-/// Reads the pattern of a rule's tools.
-fn tools(
+/// Reads a pattern of tools. `readers` are the rules or the gates that are about tools.
+pub(super) fn tool_pattern(
     reader: &mut ConfigReader,
     references: &mut References,
     item: &SpannedValue<'_>,
-    text: &str,
+    (text, readers): (&str, &str),
 ) -> Option<ToolPattern> {
     let Some(problem) = Rule::tool_problem(text) else {
         references.add_pattern(item, text);
         return Some(ToolPattern(text.to_owned()));
     };
     let what = if ORCHESTRATION_TOOLS.contains(&text) {
-        format!("names {}, a tool of the host; rules are about tools of plugins", code(text))
+        format!("names {}, a tool of the host; {readers} are about tools of plugins", code(text))
     } else {
         format!("{problem}: {}", code(text))
     };

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::permissions::grants::{AccessRequest, Destination, ToolsGrant, in_brackets, join};
-use crate::setup::{GatePoint, ModelSetup, PluginFacts, ServerConfinement, Setup, TaskSetup};
+use crate::setup::{
+    GatePoint, GateRule, ModelSetup, PluginFacts, ServerConfinement, Setup, TaskSetup,
+};
 use crate::types::capability::Capability;
 use crate::types::confirm::ConfirmPolicy;
 use crate::types::ids::{ModelName, PluginName};
@@ -185,20 +187,21 @@ fn may_shape(setup: &Setup, plugin: &PluginName) -> Vec<String> {
         .into_iter()
         .filter(|(tasks, ..)| !tasks.is_empty())
         .map(|(tasks, does, why)| format!("{does}{tasks}{why}"));
-    let gates: BTreeSet<&str> = setup
-        .gates
-        .iter()
-        .filter(|gate| gate.plugin == *plugin)
-        .map(|gate| passes(gate.on))
-        .collect();
+    let gates: BTreeSet<String> =
+        setup.gates.iter().filter(|gate| gate.plugin == *plugin).map(passes).collect();
     let observes = setup
         .observers
         .iter()
         .filter(|observer| observer.plugin == *plugin)
         .map(|observer| may_observe(observer.events.as_ref()));
+    let channels = setup.channels.iter().filter(|(_, it)| it.plugin.as_ref() == Some(plugin));
+    let channels = channels.map(|(channel, _)| {
+        format!("read what is sent on the channel {channel}, and say who wrote what comes from it")
+    });
     of_tasks
         .chain(gates.into_iter().map(|what| format!("change or stop {what}")))
         .chain(observes)
+        .chain(channels)
         .collect()
 }
 
@@ -217,14 +220,21 @@ fn may_observe(events: Option<&BTreeSet<String>>) -> String {
     format!("read these events of runs: {listed}{rest}")
 }
 
-fn passes(point: GatePoint) -> &'static str {
-    match point {
+fn passes(gate: &GateRule) -> String {
+    let tools = || match gate.tools.as_slice() {
+        [] => "all tools".to_owned(),
+        tools => join(tools.iter().map(|tool| tool.0.as_str())),
+    };
+    let what = match gate.on {
         GatePoint::Inbound => "messages from channels",
         GatePoint::Delegate => "the messages of delegations",
         GatePoint::Deliver => "results before delivery",
         GatePoint::Subtask => "messages between tasks, results and handoffs",
         GatePoint::Outbound => "questions and answers for people",
-    }
+        GatePoint::ToolCall => return format!("calls of {}", tools()),
+        GatePoint::ToolResult => return format!("results of {}", tools()),
+    };
+    what.to_owned()
 }
 
 /// `call search.find, search.read`: the part of the grant that all tasks together leave.

@@ -9,6 +9,7 @@ mod tests;
 
 use crate::inspect::timeline::short;
 use crate::protocol::notice::{Notice, SkippedResponder};
+use crate::setup::GatePoint;
 use crate::types::approval::led_by;
 use crate::types::ids::BackgroundId;
 use crate::types::message::{Message, Role, Signal};
@@ -16,6 +17,15 @@ use crate::types::text::show_duration;
 
 pub use parts::{Subject, Telling, TellingText, TextRole, Tone};
 use parts::{approved, effect_ended, effect_started, model_answered, status_tone};
+
+/// The item that a gate checked: its point, with the tool of a call or a result.
+fn gated_item(point: GatePoint, tool: Option<&str>) -> String {
+    match (point, tool) {
+        (GatePoint::ToolCall, Some(tool)) => format!("a call of {tool}"),
+        (GatePoint::ToolResult, Some(tool)) => format!("a result of {tool}"),
+        _ => format!("({})", point.as_str()),
+    }
+}
 
 /// The description of a notice. A new kind of notice does not compile until it has one.
 #[must_use]
@@ -179,12 +189,15 @@ pub fn tell(notice: &Notice) -> Telling<'_> {
             let target = format!("{file}, which the message names");
             of(Task(task), "reads").target(target).detail(trigger).tone(Tone::Faint)
         }
-        Notice::GateBlocked { point, plugin, reason } => of(Plugin(plugin), "blocked")
-            .target(format!("({})", point.as_str()))
+        Notice::GateBlocked { point, plugin, reason, tool } => of(Plugin(plugin), "blocked")
+            .target(gated_item(*point, tool.as_deref()))
             .problem(reason)
             .tone(Tone::Bad),
-        Notice::GateModified { point, plugin } => of(Plugin(plugin), "changed the text")
-            .target(format!("({})", point.as_str()))
+        Notice::GateModified { point, plugin, tool } => of(Plugin(plugin), "changed")
+            .target(match tool {
+                Some(tool) => gated_item(*point, Some(tool)),
+                None => format!("the text {}", gated_item(*point, None)),
+            })
             .tone(Tone::Faint),
         Notice::AnswerOverruled { task, plugin, responder, ruling } => {
             of(Plugin(plugin), "overrules an answer of")

@@ -292,11 +292,17 @@ pub enum Notice {
         point: GatePoint,
         plugin: PluginName,
         reason: String,
+        /// The `plugin.tool` of a call or a result; `None` for other texts.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tool: Option<String>,
     },
     /// A gate changed a text and let it pass.
     GateModified {
         point: GatePoint,
         plugin: PluginName,
+        /// The `plugin.tool` of a call or a result; `None` for other texts.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tool: Option<String>,
     },
     /// A judge overruled the host's rules for an answer (L-056, L-081).
     AnswerOverruled {

@@ -342,7 +342,13 @@ impl Frames {
     }
 
     /// Answers an action with the refusal of its tool call.
-    fn refuse_act(&mut self, cx: &mut RoomContext, id: FrameId, index: usize, result: ToolResult) {
+    pub(super) fn refuse_act(
+        &mut self,
+        cx: &mut RoomContext,
+        id: FrameId,
+        index: usize,
+        result: ToolResult,
+    ) {
         let arguments = self.slot(id, index).map(|slot| &slot.now.arguments);
         self.report_refused(cx, id, &result.name, arguments, &result.content);
         let observation = Observation::Error { content: result.content.clone() };

@@ -158,6 +158,8 @@ impl Room {
             Approval::Approved => rounds.resume_slot(id, slot, Consent::Approved),
             Approval::Edited { arguments } => {
                 match rounds.frames.edit_slot(rounds.cx, id, slot, arguments) {
+                    // What an approver wrote passes the gates too.
+                    Ok(()) if rounds.check_call(id, slot, Consent::Edited) => {}
                     Ok(()) => rounds.resume_slot(id, slot, Consent::Edited),
                     // Arguments that do not fit the call are no approval of it.
                     Err(problem) => rounds.refuse_slot(id, slot, &problem, problem.clone()),

@@ -15,7 +15,10 @@ use super::passages::passage_facts;
 use super::queue_limit::QueueLimit;
 use super::state::delegation::TaskOrigin;
 use super::state::gated::{GatedAct, GatedMessage, PassageKind};
-use super::{BackgroundWork, GateChecks, Invariant, Purpose, Room, RoomContext, TimerPurpose};
+use super::tools::{call_facts, changed_answer, changed_arguments, result_facts};
+use super::{
+    BackgroundWork, GateChecks, Invariant, PluginCalls, Purpose, Room, RoomContext, TimerPurpose,
+};
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
 use crate::setup::plugin_query::{self, GATE_INPUT_MAX, GateVerdict, PluginQuery, PluginReply};
@@ -61,18 +64,29 @@ impl Gating {
 
 /// Whether a gate checks the items of this point.
 pub(super) fn has_gate(cx: &RoomContext, point: GatePoint) -> bool {
-    next_gate(cx, point, &[]).is_some()
+    next_gate(cx, (point, None), &[]).is_some()
 }
 
-/// The first gate of a point that an item has not passed. A plugin that stands twice in the
-/// list checks twice.
+/// Whether any tool has gates at this point. Most configs have none, and their calls do no more
+/// than this.
+pub(super) fn has_gate_at(cx: &RoomContext, point: GatePoint) -> bool {
+    cx.setup.gates.iter().any(|rule| rule.on == point)
+}
+
+/// Whether a gate checks the items of this point that belong to a `plugin.tool`.
+pub(super) fn has_gate_for(cx: &RoomContext, point: GatePoint, tool: &str) -> bool {
+    cx.setup.gates.iter().any(|rule| rule.checks(point, Some(tool)))
+}
+
+/// The first gate of a point, and of a tool if the point is about tools, that an item has not
+/// passed. A plugin that stands twice in the list checks twice.
 fn next_gate<'r>(
     cx: &'r RoomContext,
-    point: GatePoint,
+    (point, tool): (GatePoint, Option<&str>),
     passed: &[PluginName],
 ) -> Option<&'r GateRule> {
     let mut passed = passed.to_vec();
-    cx.setup.gates.iter().filter(|rule| rule.on == point).find(|rule| {
+    cx.setup.gates.iter().filter(|rule| rule.checks(point, tool)).find(|rule| {
         match passed.iter().position(|plugin| *plugin == rule.plugin) {
             Some(place) => {
                 passed.swap_remove(place);
@@ -89,9 +103,7 @@ impl Gating {
     pub(super) fn full_lane(&self, inbound: &Inbound) -> Option<String> {
         let weights = self.in_lane(&inbound.channel).filter_map(|(_, item)| match &item.act {
             GatedAct::Inbound { inbound, .. } => Some(inbound.weight()),
-            GatedAct::Delegation { .. } | GatedAct::Delivery { .. } | GatedAct::Passage { .. } => {
-                None
-            }
+            _ => None,
         });
         QueueLimit::exceeded_by(weights.chain([inbound.weight()]))
             .map(|limit| limit.reason("messages of the channel", "wait for its gates"))
@@ -101,20 +113,13 @@ impl Gating {
     pub(super) fn deliveries(&self) -> impl Iterator<Item = &GatedMessage> {
         self.waiting.values().filter_map(|item| match &item.act {
             GatedAct::Delivery { gated } => Some(&**gated),
-            GatedAct::Inbound { .. } | GatedAct::Delegation { .. } | GatedAct::Passage { .. } => {
-                None
-            }
+            _ => None,
         })
     }
 
-    /// Drops the texts of an activation that is over. Returns the calls of the gates that check
-    /// them.
-    fn forget_passages(&mut self, frame: FrameId) -> Vec<CallId> {
-        let of_frame = |item: &mut GatedItem| match &item.act {
-            GatedAct::Passage { passage } => passage.frame == frame,
-            _ => false,
-        };
-        let dropped = self.waiting.extract_if(.., |_, item| of_frame(item));
+    /// Drops items. Returns the calls of the gates that check them.
+    fn forget(&mut self, is_dropped: impl Fn(&GatedAct) -> bool) -> Vec<CallId> {
+        let dropped = self.waiting.extract_if(.., |_, item| is_dropped(&item.act));
         dropped.filter_map(|(_, item)| item.call).collect()
     }
 }
@@ -122,7 +127,7 @@ impl Gating {
 impl GateChecks<'_> {
     /// Asks the first gate of the item's point. Its last gate releases the item.
     pub(super) fn wait_for_gates(&mut self, act: GatedAct) {
-        if !has_gate(self.cx, act.point()) {
+        if next_gate(self.cx, act.place(), &[]).is_none() {
             return self.cx.violated(Invariant::GateKnown, None::<FrameId>);
         }
         let before = act.lane().map_or(0, |lane| self.gating.in_lane(lane).count());
@@ -137,8 +142,9 @@ impl GateChecks<'_> {
 
     /// The rule by which a gate checks an item; `None` if the config does not have it any more.
     fn rule_of(&self, number: u64, plugin: &PluginName) -> Option<&GateRule> {
-        let point = self.gating.waiting.get(&number)?.act.point();
-        self.cx.setup.gates.iter().find(|rule| rule.on == point && rule.plugin == *plugin)
+        let (point, tool) = self.gating.waiting.get(&number)?.act.place();
+        let mut gates = self.cx.setup.gates.iter();
+        gates.find(|rule| rule.checks(point, tool) && rule.plugin == *plugin)
     }
 
     /// Asks the next gate of an item. Returns the item if it has passed all.
@@ -147,7 +153,7 @@ impl GateChecks<'_> {
             self.cx.violated(Invariant::GateKnown, None::<FrameId>);
             return None;
         };
-        let rule = next_gate(self.cx, waiting.act.point(), &waiting.passed).cloned();
+        let rule = next_gate(self.cx, waiting.act.place(), &waiting.passed).cloned();
         let Some(rule) = rule else {
             return self.gating.waiting.remove(&number).map(|waiting| waiting.act);
         };
@@ -224,6 +230,17 @@ impl GateChecks<'_> {
                     (act.point() == GatePoint::Outbound).then(|| self.cx.opening.channel.clone());
                 input.metadata = passage_facts(self.frames, passage);
             }
+            GatedAct::ToolCall { call } => {
+                let frame = self.frames.get(&call.waiter.frame);
+                input.from_task = frame.map(|frame| frame.task.clone());
+                input.metadata = call_facts(self.frames, self.cx, call);
+            }
+            GatedAct::ToolResult { result } => {
+                let frame = act.frame().and_then(|frame| self.frames.get(&frame));
+                // The task's agent asked for the result, and is the first to read it.
+                input.to_task = frame.map(|frame| frame.task.to_string());
+                input.metadata = result_facts(self.frames, self.cx, result);
+            }
         }
         input
     }
@@ -248,6 +265,7 @@ impl Room {
         // Read first, because `checked` compares a changed text with it.
         let original = self.gating.waiting.get(&number).map(|waiting| waiting.act.text());
         let verdict = answer.and_then(|advice| checked(advice, original.unwrap_or_default()));
+        let verdict = verdict.and_then(|verdict| self.fitting(number, verdict));
         self.end_call(call, verdict.is_ok(), report);
         drop_timers(&mut self.cx, |purpose| *purpose == TimerPurpose::Gate { call });
         match verdict {
@@ -259,8 +277,9 @@ impl Room {
                 // The same text is no change: a change costs a passage its value and its calls.
                 if waiting.act.text() != text {
                     waiting.act.set_text(text);
-                    let point = waiting.act.point();
-                    self.cx.notify(Notice::GateModified { point, plugin: plugin.clone() });
+                    let (point, tool) = waiting.act.place();
+                    let (plugin, tool) = (plugin.clone(), tool.map(str::to_owned));
+                    self.cx.notify(Notice::GateModified { point, plugin, tool });
                 }
                 self.release(number, plugin);
             }
@@ -287,6 +306,20 @@ impl Room {
             self.gate_checks().rule_of(number, &plugin).map_or(0, |rule| rule.deadline_ms);
         let message = format!("it gave no answer within {deadline} ms (gates: `deadline`)");
         self.gate_failed(call, &plugin, number, Fault::new(FaultKind::Wall, message));
+    }
+
+    /// Returns the verdict, unless its change does not fit the tool whose call or result it is.
+    fn fitting(&self, number: u64, verdict: GateVerdict) -> Result<GateVerdict, Fault> {
+        let act = self.gating.waiting.get(&number).map(|waiting| &waiting.act);
+        let (Some(act), GateVerdict::Modify { text }) = (act, &verdict) else { return Ok(verdict) };
+        let problem = match act {
+            GatedAct::ToolCall { call } => {
+                changed_arguments(&self.frames, &self.histories, &self.cx, call, text).err()
+            }
+            GatedAct::ToolResult { result } => changed_answer(&result.answered.answer, text).err(),
+            _ => None,
+        };
+        problem.map_or(Ok(verdict), |message| Err(Fault::new(FaultKind::BadAnswer, message)))
     }
 
     fn gate_failed(&mut self, call: CallId, plugin: &PluginName, number: u64, fault: Fault) {
@@ -321,6 +354,8 @@ impl Room {
             }
             GatedAct::Delivery { gated } => self.result_delivery().delivery_passed(*gated),
             GatedAct::Passage { passage } => self.passage_passed(*passage),
+            GatedAct::ToolCall { call } => self.tool_rounds().call_passed(&call),
+            GatedAct::ToolResult { result } => self.result_passed_gates(*result),
         }
         self.continue_lane(lane);
     }
@@ -340,9 +375,12 @@ impl Room {
             point: act.point(),
             plugin: plugin.clone(),
             reason: reason.to_owned(),
+            tool: act.tool().map(str::to_owned),
         });
         match act {
             GatedAct::Passage { passage } => self.passage_blocked(&passage, public_reason),
+            GatedAct::ToolCall { call } => self.tool_rounds().call_blocked(&call, public_reason),
+            GatedAct::ToolResult { result } => self.result_blocked(*result, public_reason),
             act => self.background_work().block(act, public_reason),
         }
         self.continue_lane(lane);
@@ -352,10 +390,7 @@ impl Room {
 impl BackgroundWork<'_> {
     /// Ends the checks of an activation that is over.
     pub(super) fn abandon_passages(&mut self, frame: FrameId) {
-        for call in self.gating.forget_passages(frame) {
-            drop_timers(self.cx, |purpose| *purpose == TimerPurpose::Gate { call });
-            self.plugin_calls().abandon(call);
-        }
+        self.plugin_calls().abandon_checks(|act| act.frame() == Some(frame));
     }
 
     /// Blocks all items when the room stops, and reports that to their senders.
@@ -385,7 +420,17 @@ impl BackgroundWork<'_> {
                 self.deliveries.delivery_blocked(self.cx, self.background, *gated, reason)
             }
             // Its activation has ended already.
-            GatedAct::Passage { .. } => {}
+            GatedAct::Passage { .. } | GatedAct::ToolCall { .. } | GatedAct::ToolResult { .. } => {}
+        }
+    }
+}
+
+impl PluginCalls<'_> {
+    /// Drops items that nothing waits for any more, with the calls of the gates that check them.
+    pub(super) fn abandon_checks(&mut self, is_over: impl Fn(&GatedAct) -> bool) {
+        for call in self.gating.forget(is_over) {
+            drop_timers(self.cx, |purpose| *purpose == TimerPurpose::Gate { call });
+            self.abandon(call);
         }
     }
 }

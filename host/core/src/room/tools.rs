@@ -1,6 +1,7 @@
 //! The agent role: the host carries out the pending message, tool calls first (L-021, L-117,
 //! L-125). The tools of each agent were fixed when the room opened; here they are only looked up.
 
+mod gated;
 mod nested;
 mod round;
 mod start;
@@ -24,6 +25,7 @@ use crate::types::host_tool::HostTool;
 use crate::types::ids::{FrameId, PluginName, TaskName};
 use crate::types::message::{Label, Message, Role, ToolCall, ToolResult, lead};
 
+pub(super) use gated::{call_facts, changed_answer, changed_arguments, result_facts};
 pub(crate) use start::{naming_task_list, wider_tools};
 
 /// Calls in one round; more is taken for a flood.
@@ -281,8 +283,17 @@ impl ToolRounds<'_> {
         }
     }
 
-    /// Starts one slot. `consent` is the consent that it has so far.
+    /// Starts one slot, or lets gates check it first. `consent` is the consent that it has so far.
     pub(super) fn run_slot(&mut self, id: FrameId, index: usize, consent: Consent) {
+        // Rules and approvers see the call as its gates let it pass, so none comes before them.
+        if consent == Consent::NotYet && self.check_call(id, index, Consent::NotYet) {
+            return;
+        }
+        self.start_slot(id, index, consent);
+    }
+
+    /// Starts one slot, which has passed its gates.
+    fn start_slot(&mut self, id: FrameId, index: usize, consent: Consent) {
         let Some(frame) = self.frames.get(&id) else {
             return self.cx.violated(Invariant::FrameExists, id);
         };

@@ -22,6 +22,7 @@ pub(super) struct PluginCalls<'r> {
     pub(super) histories: &'r mut Histories,
     pub(super) models: &'r mut ModelCalls,
     pub(super) budgets: &'r mut Budgets,
+    pub(super) gating: &'r mut Gating,
 }
 
 /// Items on their way through the gates.
@@ -120,12 +121,12 @@ lend! {
     by Room, BackgroundWork<'_>, RunControl<'_>, ToolRounds<'_>, StepLoop<'_>
 }
 lend! {
-    plugin_calls -> PluginCalls { frames, histories, models, budgets }
+    plugin_calls -> PluginCalls { frames, histories, models, budgets, gating }
     by Room, BackgroundWork<'_>, RunControl<'_>, ToolRounds<'_>, StepLoop<'_>
 }
 lend! {
     gate_checks -> GateChecks { frames, gating, background }
-    by Room, ResultDelivery<'_>, BackgroundWork<'_>
+    by Room, ResultDelivery<'_>, BackgroundWork<'_>, ToolRounds<'_>
 }
 lend! {
     result_delivery -> ResultDelivery { frames, budgets, channels, gating, background, deliveries }

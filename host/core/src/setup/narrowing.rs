@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{GateRule, ModelSetup, PluginFacts, PluginSetup, Setup, TaskBudget, TaskSetup};
-use crate::permissions::grants::{Grants, Rights};
+use super::{
+    GatePoint, GateRule, ModelSetup, PluginFacts, PluginSetup, Setup, TaskBudget, TaskSetup,
+};
+use crate::permissions::grants::{Grants, Rights, ToolPattern};
 use crate::permissions::overlap::{smaller, smaller_of};
 use crate::tool_calls::toolbox::{TaskTool, ToolTarget, Toolbox};
 use crate::types::ids::PluginName;
@@ -72,8 +74,11 @@ impl Setup {
 
     /// The gates of both, because a gate only restricts.
     fn gates_with(&self, today: &Self) -> Vec<GateRule> {
+        fn key(gate: &GateRule) -> (GatePoint, &PluginName, &[ToolPattern]) {
+            (gate.on, &gate.plugin, &gate.tools)
+        }
         let same = |of: &GateRule, gates: &[GateRule]| {
-            gates.iter().find(|gate| (gate.on, &gate.plugin) == (of.on, &of.plugin)).cloned()
+            gates.iter().find(|gate| key(gate) == key(of)).cloned()
         };
         let initial = self.gates.iter().map(|gate| GateRule {
             fails_open: gate.fails_open

@@ -35,8 +35,13 @@ fn text(gates: &str) -> String {
 fn gates_keep_their_order_and_have_a_second_unless_it_is_said() {
     let gates = "[[gates]]\non = \"delegate\"\nplugin = \"guard\"\ndeadline = \"200 ms\"\n\
         [[gates]]\non = \"inbound\"\nplugin = \"guard\"\n[[gates]]\non = \"deliver\"\nplugin = \"guard\"\ndeadline = \"1 min\"\n";
-    let of =
-        |on, deadline_ms| GateRule { on, plugin: "guard".into(), deadline_ms, fails_open: false };
+    let of = |on, deadline_ms| GateRule {
+        on,
+        plugin: "guard".into(),
+        deadline_ms,
+        fails_open: false,
+        tools: Vec::new(),
+    };
     let setup = assembled(&text(gates), &plugins()).setup;
     let expected = [
         of(GatePoint::Delegate, 200),
@@ -67,6 +72,43 @@ fn a_plugin_without_the_export_is_refused_with_the_gates_of_the_config() {
     let wrong_kind = unfit(&text("[[gates]]\non = \"inbound\"\nplugin = \"guard\"\n"), &without);
     assert_eq!(wrong_kind.codes(), [WrongPluginKind], "{wrong_kind}");
     insta::assert_snapshot!(format!("{problems}\n{wrong_kind}"));
+}
+
+#[test]
+fn a_gate_of_tools_names_those_that_it_checks() {
+    let gate = |on: &str, tools: &str| {
+        text(&format!("[[gates]]\non = \"{on}\"\nplugin = \"guard\"\n{tools}"))
+    };
+    for on in ["tool-call", "tool-result"] {
+        let rule = |tools: &str| assembled(&gate(on, tools), &plugins()).setup.gates[0].clone();
+        let all = rule("");
+        assert!(all.checks(all.on, Some("mail.send")) && !all.checks(GatePoint::Inbound, None));
+        assert_eq!(all.on.as_str(), on);
+    }
+    let mut with_tools = plugins();
+    with_tools.insert("notes".into(), plugin(&[PluginKind::Tools], &[], &["save", "list"]));
+    let covered = gate("tool-call", "tools = [\"notes.save\", \"*.l*\"]\n");
+    let setup = assembled(&covered, &with_tools).setup;
+    let checks = |tool: &str| setup.gates[0].checks(GatePoint::ToolCall, Some(tool));
+    assert!(checks("notes.save") && checks("notes.list") && !checks("notes.drop"));
+    let unused = assembled(&gate("tool-call", "tools = [\"notes.sav\"]\n"), &with_tools);
+    insta::assert_snapshot!(unused.warnings.to_string());
+}
+
+#[test]
+fn tools_that_no_gate_can_check_are_refused() {
+    let mut report = String::new();
+    for (on, tools) in [
+        ("inbound", "[\"notes.*\"]"),
+        ("tool-call", "[]"),
+        ("tool-call", "[\"notes\", \"done\", \"a b\"]"),
+        ("tool-result", "\"notes.*\""),
+        ("tool-result", "[\"nots.*\"]"),
+    ] {
+        let gate = format!("[[gates]]\non = \"{on}\"\nplugin = \"guard\"\ntools = {tools}\n");
+        writeln!(report, "{}", refused(&text(&gate))).unwrap();
+    }
+    insta::assert_snapshot!(report);
 }
 
 fn handing(plugin: &str, task: &str) -> String {

@@ -48,6 +48,7 @@ fn plugins_that_are_consulted_do_more_than_compute() {
     let end = "[plugins.short]\nsource = \"./s.wasm\"\n[plugins.liar]\nsource = \"./l.wasm\"\n[plugins.guard]\nsource = \"./g.wasm\"\n\
         [plugins.notes]\nsource = \"./n.wasm\"\n[plugins.eager]\nsource = \"./e.wasm\"\n[plugins.idle]\nsource = \"./i.wasm\"\n\
         [[gates]]\non = \"delegate\"\nplugin = \"guard\"\n[[gates]]\non = \"inbound\"\nplugin = \"guard\"\n\
+        [[gates]]\non = \"tool-call\"\nplugin = \"guard\"\n[[gates]]\non = \"tool-result\"\ntools = [\"notes.*\"]\nplugin = \"guard\"\n\
         [tasks.worker]\nagent = \"chat\"\ndelivery_strategy = \"eager\"\ncondense = { plugin = \"short\", max_entries = 20 }";
     let task = "memory = \"notes\"\ncondense = { plugin = \"short\", max_entries = 20 }\nconfirm = { policy = \"risky\", analyzer = \"liar\" }";
     let text = Parts { task, end, ..Parts::default() }.text();
@@ -72,7 +73,8 @@ fn plugins_that_are_consulted_do_more_than_compute() {
         ("eager", "decide how results of worker are delivered and add text of its own"),
         (
             "guard",
-            "change or stop messages from channels; change or stop the messages of delegations",
+            "change or stop calls of all tools; change or stop messages from channels; change or stop \
+             results of notes.*; change or stop the messages of delegations",
         ),
         ("idle", ""),
         ("liar", "rate the risk of actions of desk and so decide which need approval"),

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use conclave_core::protocol::effect::Effect;
 use conclave_core::protocol::event::{Event, HistoryChange, RoleCall};
+use conclave_core::setup::GatePoint;
 use conclave_core::setup::plugin_query::{
-    Condensation, EntrySpan, GateVerdict, Masked, ObserverReply, PluginQuery, PluginReply, Ruling,
-    TaskResult, Verdict,
+    Condensation, EntrySpan, GateInput, GateVerdict, Masked, ObserverReply, PluginQuery,
+    PluginReply, Ruling, TaskResult, Verdict,
 };
 use conclave_core::types::action::{Action, PlanState, Reply, Turn};
 use conclave_core::types::approval::{Approval, ApprovalAuthor};
@@ -160,7 +161,7 @@ pub(crate) fn nesting_case(choices: &mut Choices<'_>) -> Case {
             "host_tools": ["done"], "not_handled": if choices.below(4) == 3 { json!(["box.b"]) } else { json!([]) },
         })
     };
-    let case = json!({
+    let mut case = json!({
         "name": "nesting",
         "setup": {
             "tasks": { "desk": task(choices) },
@@ -170,7 +171,7 @@ pub(crate) fn nesting_case(choices: &mut Choices<'_>) -> Case {
                 "box": { "tools": ["a", "b"], "sandboxed": choices.flag(), "asks": asks, "grants": { "tools": ["safe.*", "shell.*"] } },
                 "safe": { "tools": ["open"], "sandboxed": true, "grants": { "tools": ["box.*", "shell.run"] } },
                 "shell": { "tools": ["run", "kill", "poll"], "sandboxed": choices.flag(), "grants": { "tools": ["box.*", "safe.*"] } },
-                "judge": { "kinds": ["security-analyzer"] },
+                "judge": { "kinds": ["security-analyzer", "gate"] },
             },
             "limits": {
                 "turns": 1 + choices.below(6),
@@ -180,7 +181,28 @@ pub(crate) fn nesting_case(choices: &mut Choices<'_>) -> Case {
         },
         "expect": {},
     });
+    let mut gates = Vec::new();
+    for on in ["tool-call", "tool-result"] {
+        if choices.flag() {
+            let tools = choices.one(&["*", "box.*", "safe.open"]);
+            gates.push(json!({ "on": on, "plugin": "judge", "deadline_ms": 5, "tools": [tools] }));
+        }
+    }
+    case["setup"]["gates"] = json!(gates);
     serde_json::from_value(case).expect("a case of the right form")
+}
+
+/// Returns a change of a call or a result that fits it, or does not.
+fn tool_change(choices: &mut Choices<'_>, input: &GateInput) -> String {
+    let mut text: Value = serde_json::from_str(&input.text).expect("a gate reads JSON");
+    match choices.below(4) {
+        0 => return "{".to_owned(),
+        1 => text = json!({ "unknown": 1 }),
+        _ if input.point == GatePoint::ToolCall => text["changed"] = json!(true),
+        _ if text.get("error").is_some() => text["error"] = json!("…"),
+        _ => text["content"] = json!("…"),
+    }
+    text.to_string()
 }
 
 #[expect(clippy::too_many_lines, reason = "one field for each option")]
@@ -656,6 +678,14 @@ fn advice(choices: &mut Choices<'_>, question: &PluginQuery) -> Result<PluginRep
             let risk = [Risk::Low, Risk::Medium, Risk::High][choices.below(3)];
             PluginReply::Risk { verdict: Verdict { risk, reason: String::new() } }
         }
+        PluginQuery::Gate { input } if input.point.is_of_tools() => {
+            let verdict = match choices.below(4) {
+                0 => GateVerdict::Block { reason: "no".to_owned() },
+                1 => GateVerdict::Modify { text: tool_change(choices, input) },
+                _ => GateVerdict::Allow,
+            };
+            PluginReply::Gate { verdict }
+        }
         PluginQuery::Gate { .. } => {
             let text = || TEXTS[which % TEXTS.len()].to_owned();
             let verdict = match choices.below(4) {
@@ -684,6 +714,8 @@ fn advice(choices: &mut Choices<'_>, question: &PluginQuery) -> Result<PluginRep
             };
             PluginReply::Observe { reply }
         }
+        // A room asks neither: the driver does.
+        PluginQuery::Deliver { .. } | PluginQuery::Receive { .. } => memories(),
         PluginQuery::Condense { .. } => {
             let (start, end) = (choices.below(6) as u64, choices.below(8) as u64);
             let mask = vec![Masked { index: choices.below(9) as u64, text: "…".to_owned() }];

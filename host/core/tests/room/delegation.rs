@@ -543,6 +543,7 @@ fn an_answer_on_a_shared_channel_passes_the_gates_between_tasks_and_those_before
             plugin: "guard".into(),
             deadline_ms: 1_000,
             fails_open: false,
+            tools: Vec::new(),
         }));
     };
     let of_pager = |opening: &mut RunOpening| {

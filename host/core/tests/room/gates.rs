@@ -185,7 +185,7 @@ fn gates_are_asked_one_after_the_other_and_each_sees_what_the_one_before_made_of
         .filter(|notice| matches!(notice, Notice::GateModified { .. }))
         .collect();
     assert!(
-        matches!(changed[..], [Notice::GateModified { point: GatePoint::Inbound, plugin }] if plugin.as_str() == "guard")
+        matches!(changed[..], [Notice::GateModified { point: GatePoint::Inbound, plugin, tool: None }] if plugin.as_str() == "guard")
     );
 }
 

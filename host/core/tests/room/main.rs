@@ -38,6 +38,7 @@ mod side_effects;
 mod states;
 mod stuck;
 mod timeline;
+mod tool_gates;
 mod tool_turns;
 mod unfinished;
 mod world;

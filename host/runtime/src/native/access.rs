@@ -17,7 +17,7 @@ use conclave_core::types::tool::{NestedAnswer, NestedCall, NestedError};
 use serde_json::Value;
 
 use super::failure::ModelCallFailure;
-use crate::calls::{CallStart, ModelPort, Observer, ToolPort};
+use crate::calls::{CallStart, ModelPort, Observer, Proof, SignaturePort, ToolPort};
 use crate::imports::call::log::LogBook;
 use crate::observe::subscribe::Level;
 
@@ -35,6 +35,7 @@ struct AccessState {
     trace: Arc<CallLog>,
     models: Arc<dyn ModelPort>,
     tools: Arc<dyn ToolPort>,
+    signatures: Arc<dyn SignaturePort>,
     observer: Arc<dyn Observer>,
     book: LogBook,
     requests: AtomicU32,
@@ -59,6 +60,7 @@ impl CallAccess {
             models,
             tools,
             effects: _,
+            signatures,
             observer,
         } = start;
         // A resumed room can have less than the config grants.
@@ -75,6 +77,7 @@ impl CallAccess {
             trace,
             models,
             tools,
+            signatures,
             observer,
             book,
             requests,
@@ -112,6 +115,13 @@ impl CallAccess {
     #[must_use]
     pub fn config(&self) -> &Value {
         &self.0.setup.config
+    }
+
+    /// Whether a request to a channel comes from its service: the host has the secret. Outside the
+    /// reading of a request no proof is valid.
+    #[must_use]
+    pub fn verify(&self, proof: &Proof) -> bool {
+        !self.is_over() && self.0.signatures.verify(proof)
     }
 
     /// Writes a line to the plugin's log, until its volume (`limits.log`) is used up. Control

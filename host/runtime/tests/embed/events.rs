@@ -498,8 +498,9 @@ fn notices() -> Vec<Notice> {
             point: GatePoint::Delegate,
             plugin: plugin("guard"),
             reason: "gate guard blocked it: no names of customers".to_owned(),
+            tool: None,
         },
-        Notice::GateModified { point: GatePoint::Inbound, plugin: plugin("guard") },
+        Notice::GateModified { point: GatePoint::Inbound, plugin: plugin("guard"), tool: None },
         Notice::AnswerOverruled {
             task: task("desk"),
             plugin: plugin("grader"),

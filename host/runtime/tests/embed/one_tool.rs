@@ -10,7 +10,8 @@ use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::fault::FaultKind;
 use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::message::ToolCall;
-use conclave_runtime::native::{Call, Failure, Plugin, Step, Tool};
+use conclave_runtime::native::{Call, Check, Failure, Plugin, Step, Tool};
+use conclave_runtime::plugin_query::GateVerdict;
 use conclave_runtime::tool::{ToolError, ToolOutcome};
 use conclave_runtime::{CallToolError, RunOptions};
 use serde_json::{Value, json};
@@ -177,6 +178,50 @@ async fn the_policy_holds() {
 async fn a_rule_for_another_caller_does_not_hold() {
     let text = config("", "[[policy]]\ntool = \"app.*\"\ncaller = \"desk\"\ndecide = \"deny\"");
     assert!(call(&text, "app.echo", json!({}), RunOptions::default()).await.is_ok());
+}
+
+/// A gate that takes the number 1234 out of texts, and blocks what is secret.
+fn guard() -> Plugin {
+    Plugin::gate("guard", |check: Check| async move {
+        Ok(match check.input.text {
+            text if text.contains("secret") => GateVerdict::Block { reason: "no secrets".into() },
+            text => GateVerdict::Modify { text: text.replace("1234", "…") },
+        })
+    })
+}
+
+/// The caller of a single tool reads what the gates left, as an agent does.
+#[tokio::test]
+async fn a_gate_stands_between_a_tool_and_whoever_calls_it_alone() {
+    let called = async |on: &str, tool: &str, text: &str| {
+        let gate = format!("[[gates]]\non = \"{on}\"\ntools = [\"app.*\"]\nplugin = \"guard\"\n");
+        let guard_lines = "[plugins.guard]\nsource = \"native:guard\"";
+        let config = format!("{}{guard_lines}\n{gate}", config("", ""));
+        let recorder = Told::default();
+        let prepared = prepared([desk(), app(), guard()], &config).await;
+        let arguments = json!({ "text": text });
+        let run = prepared.call_tool(tool, arguments, recorder.options()).await;
+        let told = serde_json::to_string(&recorder.notices()).unwrap();
+        (run.unwrap_or_else(|error| panic!("{error}")).answer, told)
+    };
+    for on in ["tool-call", "tool-result"] {
+        let (answer, _) = called(on, "app.echo", "it is 1234").await;
+        assert_eq!(answer.unwrap().value, Some(json!({ "text": "it is …" })), "{on}");
+    }
+    let (answer, told) = called("tool-result", "app.echo", "a secret").await;
+    let Err(ToolError::Other { message }) = answer else { panic!("{answer:?}") };
+    let expected =
+        "app.echo was run, and its result is withheld: gate guard blocked it: no secrets";
+    assert_eq!(message, expected);
+    assert_eq!(told.matches("a secret").count(), 1, "in the call alone: {told}");
+    let (answer, told) = called("tool-call", "app.hang", "a secret").await;
+    let Err(ToolError::Other { message }) = answer else { panic!("{answer:?}") };
+    assert_eq!(message, "app.hang was not run: gate guard blocked it: no secrets");
+    assert!(!told.contains("tool-called"), "{told}");
+    let (answer, _) = called("tool-result", "app.fail", "it is 1234").await;
+    assert!(answer.is_err(), "it failed, and no gate mends it: {answer:?}");
+    let (answer, _) = called("tool-result", "app.lead_on", "").await;
+    assert_eq!(answer.unwrap().follow_up_calls, [], "only an agent could make them");
 }
 
 /// `cargo test -p conclave-runtime --test embed -- --ignored --nocapture a_call_takes`

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Plugins;
 use crate::config::{Config, ProblemCode, Problems};
-use crate::permissions::policy_rules::{ArgumentPlace, Rule};
+use crate::permissions::policy_rules::{ArgumentPlace, glob};
 use crate::permissions::task_scope::TaskScope;
 use crate::types::wording::{code, suggest};
 
@@ -29,11 +29,25 @@ pub(super) fn check(config: &Config, plugins: &Plugins, problems: &mut Problems)
             .map(|(_, schema)| *schema)
             .collect();
         if covered.is_empty() {
-            no_tool(config, index, rule, &schemas, problems);
+            let tools: Vec<&str> = schemas.iter().map(|(tool, _)| tool.as_str()).collect();
+            let at = format!("policy[{index}].tool");
+            let why = "the rule never applies";
+            no_tool(config, (&at, "rule"), &rule.tool.0, &tools, why, problems);
             continue;
         }
         for argument in &rule.arguments {
             no_argument(config, index, &argument.at, &covered, problems);
+        }
+    }
+    let tools: Vec<&str> = schemas.iter().map(|(tool, _)| tool.as_str()).collect();
+    for (index, gate) in config.gates.iter().enumerate() {
+        for (place, pattern) in gate.tools.iter().enumerate() {
+            if tools.iter().any(|tool| glob::covers(&pattern.0, tool)) {
+                continue;
+            }
+            let at = format!("gates[{index}].tools[{place}]");
+            let why = "the gate is never asked about it";
+            no_tool(config, (&at, "gate"), &pattern.0, &tools, why, problems);
         }
     }
     for (name, task) in &config.tasks {
@@ -59,22 +73,17 @@ pub(super) fn check(config: &Config, plugins: &Plugins, problems: &mut Problems)
 
 fn no_tool(
     config: &Config,
-    index: usize,
-    rule: &Rule,
-    schemas: &[(String, &Value)],
+    (at, who): (&str, &str),
+    pattern: &str,
+    tools: &[&str],
+    why: &str,
     problems: &mut Problems,
 ) {
-    let tools: Vec<&str> = schemas.iter().map(|(tool, _)| tool.as_str()).collect();
-    let what = format!("the rule covers {}, and no plugin has such a tool", code(&rule.tool.0));
-    let help = suggest(&rule.tool.0, &tools, "tools here")
+    let what = format!("the {who} covers {}, and no plugin has such a tool", code(pattern));
+    let help = suggest(pattern, tools, "tools here")
         .unwrap_or_else(|| "no plugin here has tools".to_owned());
-    problems.push(
-        config
-            .problem(ProblemCode::NoEffect, &format!("policy[{index}].tool"), what)
-            .because("the rule never applies")
-            .help(help)
-            .as_warning(),
-    );
+    problems
+        .push(config.problem(ProblemCode::NoEffect, at, what).because(why).help(help).as_warning());
 }
 
 fn no_argument(

@@ -9,7 +9,7 @@ use crate::permissions::grants::{AccessRequest, GrantTexts, Refused, Rights, kin
 use crate::permissions::policy_rules::Decide;
 use crate::policy::decision;
 use crate::room::{naming_task_list, wider_tools};
-use crate::setup::{Setup, TaskSetup};
+use crate::setup::{GatePoint, Setup, TaskSetup};
 use crate::types::capability::Capability;
 use crate::types::denial::{DenialRecord, Layer};
 use crate::types::ids::PluginName;
@@ -150,6 +150,21 @@ fn asks(setup: &Setup, question: &AccessQuestion) -> bool {
         .is_some_and(|tool| question.ruling(setup, tool).decide == Decide::Ask)
 }
 
+/// The gates that check a call of a tool, as the end of a sentence; empty if none does.
+fn checked_by(setup: &Setup, tool: &str) -> String {
+    let gates = |point| {
+        let rules = setup.gates.iter().filter(move |rule| rule.checks(point, Some(tool)));
+        let names: Vec<&str> = rules.map(|rule| rule.plugin.as_str()).collect();
+        names.join(", ")
+    };
+    let (call, result) = (gates(GatePoint::ToolCall), gates(GatePoint::ToolResult));
+    let of = |gates: String, what: &str| match gates.as_str() {
+        "" => String::new(),
+        gates => format!("; gates check {what}: {gates}"),
+    };
+    of(call, "the call first") + &of(result, "its result")
+}
+
 /// The text of a layer that does not refuse, with the deciding key of the config; `None` if the
 /// layer does not apply.
 fn layer_text(
@@ -187,7 +202,9 @@ fn layer_text(
         }
         Layer::Task => in_tasks(setup, question),
         Layer::Policy if capability == Capability::Tools => {
-            question.target.as_deref().map(|tool| ruling(setup, question, tool))
+            let tool = question.target.as_deref()?;
+            let (text, key) = ruling(setup, question, tool);
+            Some((text + &checked_by(setup, tool), key))
         }
         Layer::Policy => None,
         Layer::Runtime => {

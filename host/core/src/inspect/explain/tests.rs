@@ -10,8 +10,9 @@ use super::*;
 use crate::config::Config;
 use crate::config::assemble::assemble;
 use crate::inspect::permission_summary::rights_table;
+use crate::permissions::grants::ToolPattern;
 use crate::permissions::manifest::{CapabilityRequest, Manifest};
-use crate::setup::PluginFacts;
+use crate::setup::{GatePoint, GateRule, PluginFacts};
 use crate::types::denial::Denial;
 use crate::types::plugin_kind::PluginKind;
 use crate::types::tool::ToolSpec;
@@ -573,4 +574,24 @@ fn a_plugin_that_writes_into_an_overlay_is_not_said_to_read_only() {
     assert!(
         policy.text.ends_with("notes writes only into an overlay of out/, which you apply or drop")
     );
+}
+
+#[test]
+fn an_explanation_of_a_call_names_the_gates_that_check_it() {
+    let mut setup = setup();
+    let gate = |on, tools: &[&str]| GateRule {
+        on,
+        plugin: "guard".into(),
+        deadline_ms: 1,
+        fails_open: false,
+        tools: tools.iter().map(|tool| ToolPattern((*tool).to_owned())).collect(),
+    };
+    setup.gates = vec![gate(GatePoint::ToolCall, &[]), gate(GatePoint::ToolResult, &["*.list"])];
+    let policy_of = |tool: &str| {
+        let explanation = explain(&setup, &ask("desk", Capability::Tools, tool)).unwrap();
+        let policy = explanation.layers.into_iter().find(|it| it.layer == Layer::Policy);
+        policy.expect("it is about tools").text
+    };
+    let both = "; gates check the call first: guard; gates check its result: guard";
+    assert!(policy_of("notes.list").ends_with(both), "{}", policy_of("notes.list"));
 }

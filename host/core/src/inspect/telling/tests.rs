@@ -207,6 +207,14 @@ fn examples() -> Vec<Notice> {
           "trigger": "lamp" },
         { "notice": "gate-blocked", "point": "inbound", "plugin": "guard", "reason": "no names" },
         { "notice": "gate-modified", "point": "inbound", "plugin": "guard" },
+        {
+            "notice": "gate-blocked", "point": "tool-call", "plugin": "guard",
+            "reason": "no strangers", "tool": "mail.send",
+        },
+        {
+            "notice": "gate-modified", "point": "tool-result", "plugin": "guard",
+            "tool": "mail.read",
+        },
         { "notice": "answer-overruled", "task": "desk", "plugin": "judge", "responder": "llm",
           "ruling": { "valid": false, "feedback": "name the year" } },
         { "notice": "result-replaced", "task": "desk", "plugin": "judge" },

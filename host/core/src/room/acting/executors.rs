@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::jobs::has_room_for_a_job;
-use super::{text_of, unsupported};
+use super::jobs::{KILL, has_room_for_a_job};
+use super::{has_effect, text_of, unsupported};
 use crate::room::messages::{text_form, unknown_plugin};
 use crate::room::state::consent::Consent;
 use crate::room::state::rounds::{CallOutcome, Slot};
@@ -118,6 +118,29 @@ pub(in crate::room) fn executor_of(
 ) -> Option<PluginName> {
     let (_, task) = frames.task_of(cx, id)?;
     task.action_plugins.iter().find(|plugin| offers(cx, plugin, kind)).cloned()
+}
+
+/// The `plugin.tool` that carries out an action; `None` if the host does, or nothing.
+pub(in crate::room) fn tool_of_action(
+    frames: &Frames,
+    cx: &RoomContext,
+    id: FrameId,
+    action: &Action,
+) -> Option<String> {
+    let is_of_host =
+        matches!(action, Action::Delegate { .. } | Action::DelegateTask(_) | Action::Recall { .. });
+    if is_of_host || !has_effect(action) {
+        return None;
+    }
+    let plugin = match action {
+        // The plugin that runs the command ends it.
+        Action::Kill { command_id } => {
+            let job = frames.get(&id)?.acting.jobs.get(command_id)?;
+            Some(job.plugin.clone()).filter(|plugin| offers(cx, plugin, KILL))?
+        }
+        _ => executor_of(frames, cx, id, action.name())?,
+    };
+    Some(format!("{plugin}.{}", action.name()))
 }
 
 /// Answers an action without an executor with an observation (O-132), and reports the missing

@@ -24,6 +24,7 @@ use crate::room::scratch::{call_tool, takes_turns};
 use crate::room::state::acting::{Job, JobCall, UnreadOutput};
 use crate::room::state::consent::Consent;
 use crate::room::state::frame::Frame;
+use crate::room::state::gated::AnsweredCall;
 use crate::room::state::rounds::Slot;
 use crate::room::{
     Dialogue, Frames, Invariant, PluginCalls, Purpose, Room, RoomContext, TimerPurpose, ToolRounds,
@@ -188,6 +189,25 @@ impl ToolRounds<'_> {
         Ok(observation)
     }
 
+    /// Kills the background command that an action started, if a gate withholds its result: the
+    /// agent does not learn its id.
+    pub(in crate::room) fn kill_unread_job(
+        &mut self,
+        id: FrameId,
+        slot: &Slot,
+        plugin: &PluginName,
+        answer: &Result<ToolOutcome, ToolError>,
+    ) {
+        let value = answer.as_ref().ok().and_then(|outcome| outcome.value.as_ref());
+        let background = value.and_then(|value| value.get("background")?.get("command_id"));
+        let started = background.and_then(Value::as_i64).filter(|_| slot.action.is_some());
+        let agent = self.frames.task_of(self.cx, id);
+        let agent = agent.map(|(frame, task)| (frame.task.clone(), task.agent.clone()));
+        if let (Some(command_id), Some((task, agent))) = (started, agent) {
+            kill_for(self.cx, &task, &agent, command_id, plugin);
+        }
+    }
+
     /// Polls a background command.
     pub(in crate::room) fn poll_due(&mut self, id: FrameId, command_id: i64) {
         // The command or its activation may have ended while the timer fired.
@@ -335,6 +355,7 @@ impl ToolRounds<'_> {
             .map(|(call, _)| *call)
             .collect();
         calls.into_iter().for_each(|call| self.plugin_calls().abandon(call));
+        self.plugin_calls().abandon_checks(|act| act.is_output_of(id, command_id));
         Some(job)
     }
 }
@@ -473,13 +494,13 @@ pub(in crate::room) fn is_clearing_up(cx: &RoomContext, call: CallId) -> bool {
 /// answer are sent together.
 fn report_job(
     cx: &mut RoomContext,
-    call: CallId,
-    (task, plugin): (&TaskName, &PluginName),
+    task: &TaskName,
     tool: &str,
     command_id: i64,
-    answer: &Result<ToolOutcome, ToolError>,
-    report: &CallReport,
+    answered: &AnsweredCall,
 ) {
+    let AnsweredCall { call, plugin, answer, report } = answered;
+    let call = *call;
     let Some(caller) = cx.setup.tasks.get(task).map(|task| task.agent.clone()) else {
         return;
     };
@@ -528,33 +549,47 @@ impl Room {
         };
         self.end_call(call, answer.is_ok(), report);
         drop_limit(&mut self.cx, call);
+        let (answer, report) = (answer.clone(), report.clone());
+        let mut answered = AnsweredCall { call, plugin, answer, report };
         match about {
             JobCall::Kill { command_id } => {
-                report_job(&mut self.cx, call, (&task, &plugin), KILL, command_id, answer, report)
+                // No agent reads it, so no gate is asked, and observers learn no more than the end.
+                if self.tool_rounds().is_result_gated(&answered.plugin, KILL) {
+                    answered.answer = answered.answer.map(|_| ToolOutcome::default());
+                }
+                report_job(&mut self.cx, &task, KILL, command_id, &answered)
             }
             JobCall::Poll { frame, command_id } => {
-                // Polls without output are not reported; failures always are.
-                let is_news = answer.as_ref().map_or(true, |outcome| {
-                    !poll_output(outcome).is_empty() || exit_of(outcome).is_some()
-                });
-                if is_news {
-                    report_job(
-                        &mut self.cx,
-                        call,
-                        (&task, &plugin),
-                        POLL,
-                        command_id,
-                        answer,
-                        report,
-                    );
-                }
-                match answer {
-                    Ok(outcome) => self.tool_rounds().polled(frame, command_id, outcome),
-                    Err(error) => {
-                        self.tool_rounds().poll_failed(frame, command_id, &error.to_text(POLL))
-                    }
+                let at = (frame, command_id);
+                let checked = self.tool_rounds().check_poll(&task, at, POLL, answered);
+                if let Some(answered) = checked {
+                    self.poll_ended((&task, at), answered, None);
                 }
             }
+        }
+    }
+
+    /// Takes the output of a background command. `withheld` is the reason why a gate withholds it.
+    pub(in crate::room) fn poll_ended(
+        &mut self,
+        (task, (frame, command_id)): (&TaskName, (FrameId, i64)),
+        mut answered: AnsweredCall,
+        withheld: Option<&str>,
+    ) {
+        if let Some(reason) = withheld {
+            answered.answer = withheld_output(&answered.answer, reason);
+        }
+        // Polls without output are not reported; failures always are.
+        let is_news = answered
+            .answer
+            .as_ref()
+            .map_or(true, |outcome| !poll_output(outcome).is_empty() || exit_of(outcome).is_some());
+        if is_news {
+            report_job(&mut self.cx, task, POLL, command_id, &answered);
+        }
+        match &answered.answer {
+            Ok(outcome) => self.tool_rounds().polled(frame, command_id, outcome),
+            Err(error) => self.tool_rounds().poll_failed(frame, command_id, &error.to_text(POLL)),
         }
     }
 }
@@ -588,6 +623,18 @@ impl PluginCalls<'_> {
             kill_for(self.cx, &frame.task, &agent, *command_id, &job.plugin);
         }
     }
+}
+
+/// Returns the answer to a poll with a gate's reason in place of its output. The exit code stays: it
+/// ends the command.
+fn withheld_output(
+    answer: &Result<ToolOutcome, ToolError>,
+    reason: &str,
+) -> Result<ToolOutcome, ToolError> {
+    let content = format!("The output is withheld: {reason}");
+    let outcome = answer.as_ref().map_err(|_| ToolError::Other { message: content.clone() })?;
+    let value = exit_of(outcome).map(|exit_code| json!({ "exit_code": exit_code }));
+    Ok(ToolOutcome { content: Some(content), value, ..ToolOutcome::default() })
 }
 
 /// The output of a poll, cut to the limit of an observation (O-009).

@@ -55,7 +55,7 @@ fn delivery(text: &str) -> GatedAct {
 fn pass(parts: &mut Parts, number: u64) -> Option<GatedAct> {
     let waiting = parts.gating.waiting.get_mut(&number).expect("it waits");
     let gate =
-        next_gate(&parts.cx, waiting.act.point(), &waiting.passed).expect("a gate checks it");
+        next_gate(&parts.cx, waiting.act.place(), &waiting.passed).expect("a gate checks it");
     waiting.passed.push(gate.plugin.clone());
     parts.view().gate_checks().ask_gate(number)
 }

@@ -262,6 +262,9 @@ impl PluginCalls<'_> {
             .map(|(call, _)| *call)
             .collect();
         calls.into_iter().for_each(|call| self.abandon(call));
+        self.abandon_checks(|act| {
+            act.slot().is_some_and(|(frame, slot)| frame == id && open.contains(&slot))
+        });
     }
 }
 

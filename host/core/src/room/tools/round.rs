@@ -10,6 +10,7 @@ use crate::room::cut_results::ResultCut;
 use crate::room::messages::text_form;
 use crate::room::state::consent::Consent;
 use crate::room::state::frame_state::FrameWait;
+use crate::room::state::gated::AnsweredCall;
 use crate::room::state::rounds::{CallOutcome, Slot, SlotAnswer, SlotState, ToolRound};
 use crate::room::steps::MAX_WEIGHT;
 use crate::room::{Dialogue, Frames, Histories, Invariant, Purpose, Room, RoomContext, ToolRounds};
@@ -49,7 +50,31 @@ impl Room {
         };
         self.end_call(call, answer.is_ok(), &report);
         drop_limit(&mut self.cx, call);
+        if self.frames.slot_mut(&mut self.cx, id, index).is_none() {
+            return;
+        }
+        let answered = AnsweredCall { call, plugin, answer, report };
+        if let Some(answered) = self.tool_rounds().check_answer((id, index), answered) {
+            self.tool_ended((id, index), answered, None);
+        }
+    }
+
+    /// Answers the slot of a call that is over. `withheld` is the reason why a gate withholds the
+    /// result.
+    pub(super) fn tool_ended(
+        &mut self,
+        (id, index): (FrameId, usize),
+        answered: AnsweredCall,
+        withheld: Option<&str>,
+    ) {
+        let AnsweredCall { call, plugin, mut answer, report } = answered;
         let Some(slot) = self.frames.slot_mut(&mut self.cx, id, index).cloned() else { return };
+        if let Some(reason) = withheld {
+            self.tool_rounds().kill_unread_job(id, &slot, &plugin, &answer);
+            let message =
+                format!("{} was run, and its result is withheld: {reason}", slot.now.name);
+            answer = Err(ToolError::Other { message });
+        }
         let (outcome, observation, then) = if slot.action.is_some() {
             // An observation inherits the taint of its call, its message and its server.
             let untrusted = slot.now.untrusted
@@ -62,7 +87,14 @@ impl Room {
             if let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) {
                 self.histories.note_command(&self.cx, &task, &slot.now, &answer);
             }
-            let (outcome, then) = self.dialogue().outcome_of(id, &slot, &answer);
+            let (outcome, then) = match &answer {
+                // The host's own words are no failure of the tool.
+                Err(ToolError::Other { message }) if withheld.is_some() => {
+                    let message = message.clone();
+                    (self.frames.error_outcome(&mut self.cx, id, message), Vec::new())
+                }
+                answer => self.dialogue().outcome_of(id, &slot, answer),
+            };
             if slot.nested.is_some() && !then.is_empty() {
                 (self.dialogue().refused_follow_ups(id, &then), None, Vec::new())
             } else {

@@ -161,7 +161,13 @@ fn submitted_through_gates(verdict: GateVerdict) -> Outcome {
         guard.facts.kinds = [PluginKind::Gate].into();
         setup.plugins.insert("guard".into(), guard.into());
         let (on, deadline_ms) = (GatePoint::Subtask, 1_000);
-        setup.gates.push(GateRule { on, plugin: "guard".into(), deadline_ms, fails_open: false });
+        setup.gates.push(GateRule {
+            on,
+            plugin: "guard".into(),
+            deadline_ms,
+            fails_open: false,
+            tools: Vec::new(),
+        });
     };
     let mut desk = Desk::open_with(plain(), gated, |opening| {
         (opening.structured_retries, opening.depth) = (Some(0), 1);
@@ -198,7 +204,13 @@ fn a_result_in_a_fixed_form_passes_the_gates_whole_or_not_at_all() {
 fn what_a_task_said_before_it_failed_does_not_go_around_the_gates() {
     let gated = |setup: &mut Setup| {
         let (on, deadline_ms) = (GatePoint::Subtask, 1_000);
-        setup.gates.push(GateRule { on, plugin: "guard".into(), deadline_ms, fails_open: false });
+        setup.gates.push(GateRule {
+            on,
+            plugin: "guard".into(),
+            deadline_ms,
+            fails_open: false,
+            tools: Vec::new(),
+        });
     };
     let mut desk = Desk::open_with(plain(), gated, |opening| {
         (opening.structured_retries, opening.depth) = (Some(0), 1);

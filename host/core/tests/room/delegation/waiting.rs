@@ -190,6 +190,7 @@ fn gated(setup: &mut Setup) {
         plugin: "guard".into(),
         deadline_ms: 1_000,
         fails_open: false,
+        tools: Vec::new(),
     });
 }
 

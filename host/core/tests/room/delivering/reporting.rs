@@ -152,6 +152,7 @@ fn a_gate_on_deliveries_checks_it() {
             plugin: "other".into(),
             deadline_ms: GateRule::DEADLINE_MS,
             fails_open: false,
+            tools: Vec::new(),
         });
     });
     desk.delegate(1);

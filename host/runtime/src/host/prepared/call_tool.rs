@@ -10,7 +10,7 @@ use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, 
 use conclave_core::permissions::policy_rules::{Decide, Rule};
 use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::{
-    AgentResponder, PluginFacts, PluginSetup, Provenance, Setup, TaskSetup,
+    AgentResponder, GatePoint, GateRule, PluginFacts, PluginSetup, Provenance, Setup, TaskSetup,
 };
 use conclave_core::tool_calls::arguments::{Wrong, check};
 use conclave_core::tool_calls::toolbox::TaskTool;
@@ -161,13 +161,13 @@ impl Prepared {
         arguments: Value,
         options: RunOptions,
     ) -> Result<ToolCalling, CallToolError> {
-        let Some(CallSetup { setup, only_computes }) =
+        let Some(CallSetup { setup, only_computes, is_result_gated }) =
             self.call_setups.of(&self.setup, caller, tool)
         else {
             return Err(CallToolError::Unknown { tool: tool.to_owned(), known: self.tools() });
         };
         self.check_size(tool, &arguments)?;
-        let seen = Arc::new(CallResult { caller, findings: Mutex::default() });
+        let seen = Arc::new(CallResult { caller, is_result_gated, findings: Mutex::default() });
         // Kept for the error message, in case the room rejects the arguments.
         let wrong = self
             .setup
@@ -284,6 +284,8 @@ struct CallSetup {
     setup: Arc<Setup>,
     /// Whether the tool's plugin only computes.
     only_computes: bool,
+    /// Whether gates check the tool's result.
+    is_result_gated: bool,
 }
 
 /// The setups for single calls by caller and tool. Each is made once, so that a journal also writes
@@ -303,21 +305,31 @@ impl CallSetups {
             let (plugin, _) = setup.tool(tool)?;
             setup.plugins.get(plugin).is_some_and(|plugin| plugin.only_computes())
         };
+        let is_result_gated =
+            setup.gates.iter().any(|gate| gate.checks(GatePoint::ToolResult, Some(tool)));
         let setup = Arc::new(setup_for(setup, caller, tool)?);
-        Some(made.entry(key).or_insert(CallSetup { setup, only_computes }).clone())
+        let made = made.entry(key);
+        Some(made.or_insert(CallSetup { setup, only_computes, is_result_gated }).clone())
     }
 }
 
 /// The setup of a room for one call; `None` if no plugin has the tool.
 fn setup_for(setup: &Setup, caller: Caller, tool: &str) -> Option<Setup> {
     let (plugin, spec) = setup.tool(tool)?;
-    let tool_of_task = TaskTool::of_plugin(plugin, spec);
+    let checks = |gate: &GateRule| gate.on.is_of_tools() && gate.checks(gate.on, Some(tool));
+    let mut tool_of_task = TaskTool::of_plugin(plugin, spec);
+    if setup.gates.iter().any(|gate| checks(gate) && gate.on == GatePoint::ToolResult) {
+        // The caller takes the room's result, and no model reads it that has a limit.
+        tool_of_task.result_tokens = None;
+    }
     let of_tool = setup
         .plugins
         .get_key_value(plugin)
         .map(|(name, plugin)| (name.clone(), Arc::clone(plugin)))?;
-    let observers = setup.observers.iter().filter_map(|rule| {
-        let (name, plugin) = setup.plugins.get_key_value(&rule.plugin)?;
+    let gates = setup.gates.iter().filter(|gate| checks(gate)).map(|gate| &gate.plugin);
+    let others = setup.observers.iter().map(|rule| &rule.plugin).chain(gates);
+    let others = others.filter_map(|name| {
+        let (name, plugin) = setup.plugins.get_key_value(name)?;
         Some((name.clone(), Arc::clone(plugin)))
     });
     Some(Setup {
@@ -325,7 +337,7 @@ fn setup_for(setup: &Setup, caller: Caller, tool: &str) -> Option<Setup> {
         tasks: BTreeMap::from([(TaskName::from(TASK), Arc::new(task(caller, tool_of_task)))]),
         plugins: [of_tool, (PluginName::from(caller.as_str()), Arc::new(setup_of(caller, tool)))]
             .into_iter()
-            .chain(observers)
+            .chain(others)
             .collect(),
         policy: setup.policy.iter().cloned().chain(own_leave(caller, tool)).collect(),
         policy_now: None,
@@ -391,12 +403,16 @@ fn setup_of(caller: Caller, tool: &str) -> PluginSetup {
 /// The result of the call, shared between the room's agent and the caller.
 struct CallResult {
     caller: Caller,
+    /// Whether gates check the result. Then the tool's own answer is not for the caller.
+    is_result_gated: bool,
     findings: Mutex<Findings>,
 }
 
 #[derive(Default)]
 struct Findings {
     answered: Option<(Result<ToolOutcome, ToolError>, CallReport)>,
+    /// Whether the call failed, once gates have let its result pass or withheld it.
+    checked: Option<(bool, CallReport)>,
     denied: Option<Denial>,
 }
 
@@ -413,6 +429,9 @@ impl CallResult {
 
     /// The result of the call after the run has ended.
     fn result(&self, wrong: &[Wrong], outcome: &Outcome) -> ToolRun {
+        if let Some((is_error, report)) = self.lock().checked.take() {
+            return ToolRun { answer: checked_answer(is_error, outcome), report };
+        }
         self.take_answered().unwrap_or_else(|| ToolRun {
             answer: Err(not_started(self.lock().denied.take(), wrong, outcome)),
             report: CallReport::default(),
@@ -427,7 +446,25 @@ impl Subscriber for CallResult {
         {
             self.lock().denied = Some(record.denial.clone());
         }
+        if let RunEvent::Notice { notice, .. } = &happening.what
+            && let Notice::ToolAnswered { call: Some(_), is_error, report, .. } = notice
+            && self.is_result_gated
+        {
+            self.lock().checked = Some((*is_error, report.clone()));
+        }
     }
+}
+
+/// Returns the result of a call that gates have checked: the answer of its room.
+fn checked_answer(is_error: bool, outcome: &Outcome) -> Result<ToolOutcome, ToolError> {
+    let Outcome { content, value, message, .. } = outcome;
+    if is_error {
+        return Err(ToolError::Other { message: content.clone().unwrap_or_default() });
+    }
+    let attachments = message.as_ref().map(|message| message.attachments.clone());
+    let attachments = attachments.unwrap_or_default();
+    let (content, value) = (content.clone(), value.clone());
+    Ok(ToolOutcome { content, value, attachments, follow_up_calls: Vec::new() })
 }
 
 /// The plugins of the config, with an agent that makes one call.
@@ -458,7 +495,10 @@ impl Plugins for OneCall {
                 return Box::pin(async move {
                     let mut answer = called.await;
                     if let PluginOutput::Tool(outcome) = &mut answer.output {
-                        seen.lock().answered = Some((outcome.clone(), answer.report.clone()));
+                        if !seen.is_result_gated {
+                            let result = (outcome.clone(), answer.report.clone());
+                            seen.lock().answered = Some(result);
+                        }
                         if let Ok(outcome) = outcome {
                             // The caller gets no further calls; left in place, the room would make
                             // them.
