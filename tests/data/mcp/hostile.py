@@ -68,6 +68,18 @@ def call(id, name):
         while True:
             calls += 1
             send({"jsonrpc": "2.0", "id": f"p{calls}", "method": "ping"})
+    elif mode == "doubles":
+        # An answer to nothing, to a call that is not made yet, and two to this one.
+        for other in ["x", id + 1, id + 1000]:
+            result(other, "FOREIGN")
+        for n in range(5000):
+            params = {"progressToken": n, "progress": n}
+            send({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+        result(id, f"call {calls}")
+        result(id, "DOUBLED")
+    elif mode == "noise":
+        sys.stdout.write("Listening on stdio\n\n[1, 2]\nnull\n{\"jsonrpc\": \"1.0\"}\n")
+        result(id, f"call {calls}")
     elif mode == "dies":
         sys.stderr.write("\u001b[31mout of luck\n")
         sys.stderr.flush()

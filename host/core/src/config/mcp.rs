@@ -7,7 +7,7 @@ use super::foreign_names::is_tool_name;
 use super::keys::{MCP, MCP_KEY, SOURCE};
 use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
-use super::{ConfigPath, KeyRef, address, model};
+use super::{ConfigKey, ConfigPath, KeyRef, address, model};
 use crate::types::text::read_command;
 use crate::types::wording::code;
 
@@ -321,6 +321,11 @@ fn program(
 
 /// The keys of a confined program.
 const CONFINED: &[&str] = &["read", "starts", "memory", "cpu", "processes", "file_size"];
+
+/// Whether a key is of a confined program.
+pub(crate) fn is_of_program(key: &ConfigKey) -> bool {
+    key.table == MCP && CONFINED.contains(&key.name)
+}
 
 /// Reads the confinement of a program; `None` with `unconfined = true`.
 fn confined(reader: &mut ConfigReader, table: &Table<'_>, folder: &str) -> Option<ServerLimits> {

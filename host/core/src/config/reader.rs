@@ -6,10 +6,10 @@ use serde_json::Value;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::{self, ConfigKey, KEYS, ValueShape};
-use super::langroid;
 use super::names::{NAME_MAX, check_name};
 use super::problem::{ConfigProblem, SourceText, Span};
 use super::problem_code::ProblemCode;
+use super::{langroid, mcp};
 use crate::types::capability::Capability;
 use crate::types::wording::{code, nearest, string, suggest};
 
@@ -182,7 +182,10 @@ impl<'a> Table<'a> {
         {
             return Some(format!("leave it out: every plugin has {}", code(name)));
         }
-        match KEYS.iter().find(|key| key.name == name) {
+        // Few configs have a server's program, whose limits have the names of others.
+        let is_named = |key: &&ConfigKey| key.name == name;
+        let first = KEYS.iter().filter(is_named).find(|key| !mcp::is_of_program(key));
+        match first.or_else(|| KEYS.iter().find(is_named)) {
             Some(ConfigKey { table: "", .. }) => Some(format!(
                 "{} stands at the top of the file, before the first table",
                 code(name)

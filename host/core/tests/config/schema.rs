@@ -95,8 +95,9 @@ fn config_with(key: &ConfigKey, value: &str) -> String {
         ("models.NAME", "kind") => "",
         ("models.NAME", "replies") => "kind = \"scripted\"\n",
         ("models.NAME", _) => "kind = \"openai\"\n",
-        ("plugins.NAME.source.mcp", "env" | "keys" | "cwd") => "command = [\"x\"]\n",
         ("plugins.NAME.source.mcp", "key") => "url = \"http://127.0.0.1:1/mcp\"\n",
+        ("plugins.NAME.source.mcp", "command" | "url") => "",
+        ("plugins.NAME.source.mcp", _) => "command = [\"x\"]\n",
         ("plugins.NAME.source.mcp.key", _) => {
             return format!(
                 "[plugins.some.source.mcp]\nurl = \"http://127.0.0.1:1/mcp\"\n{header}{} = {value}\n",

@@ -318,6 +318,24 @@ async fn a_server_that_never_answers_is_given_up_at_its_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_answer_belongs_to_its_call_whatever_a_server_sends_besides() {
+    if !has_python() {
+        return;
+    }
+    for mode in ["doubles", "noise"] {
+        let prepared = prepared(mode, "limits = { wall = \"60 s\" }").await;
+        for _ in 0..3 {
+            let answer = call(&prepared, "it.go").await;
+            // A server that is cut off is no harm; another answer would be.
+            let is_unavailable = matches!(answer, Err(ToolError::Unavailable { .. }));
+            let content = answer.ok().and_then(|outcome| outcome.content);
+            let is_own = content.as_ref().is_some_and(|text| text.starts_with("call "));
+            assert!(is_unavailable || is_own, "{mode}: {content:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_dies_in_a_call_is_unavailable_and_started_anew() {
     if !has_python() {
         return;

@@ -72,7 +72,12 @@ pub(super) async fn add(args: &Add, command: &str, output: OutputArgs) -> Result
     check_by_host(&args.file, &name, before.as_ref(), &edited)?;
     file.write(&edited)?;
     let refused_urls = &trial.refused_urls;
-    tell(&file, &edited, json!({ "plugin": name, "tools": tools, "refused": refused_urls }), output)?;
+    tell(
+        &file,
+        &edited,
+        json!({ "plugin": name, "tools": tools, "refused": refused_urls }),
+        output,
+    )?;
     if !quiet {
         let lines = "`conclave plugin lock` pins its tools; `[[policy]]` lets them run unasked";
         stderr::line(format_args!("  {}", paint(FAINT, lines)));
