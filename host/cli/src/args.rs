@@ -165,7 +165,7 @@ pub(crate) enum Command {
     /// Show, export and replay agents' logs in the formats of OpenHands
     #[command(subcommand)]
     Trajectory(Trajectory),
-    /// Serve the tools of a config to a client of the Model Context Protocol, on stdin and stdout
+    /// Serve the tools of a config, or of one component, to clients of the Model Context Protocol
     Mcp(Mcp),
     /// Serve a channel of a config to browsers: a page with persistent conversations
     Serve(Serve),

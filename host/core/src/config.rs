@@ -66,10 +66,10 @@ use crate::types::ids::{ChannelId, ModelName, PluginName, SecretName, TaskName};
 use crate::types::limits::{PluginLimits, RunLimits};
 use crate::types::oci::OciReference;
 
-pub use endpoints::ChannelEndpoint;
+pub use endpoints::{ChannelEndpoint, ChannelPeer, Senders};
 pub use keys::{ConfigKey, KEYS, KeyDefault, ValueShape};
 pub use limits::{config_value, replace_run_limits};
-pub use mcp::{MCP_CLIENT, McpReach, McpSource, ServerTools, YOU, is_direct_caller};
+pub use mcp::{MCP_CLIENT, McpReach, McpSource, ServerLimits, ServerTools, YOU, is_direct_caller};
 pub use model::{is_reserved_option, least_context};
 pub use names::{
     NAME_MAX, NameError, ORCHESTRATION_TOOLS, ROLE_NAMES, check_name, check_task_name,

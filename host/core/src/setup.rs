@@ -82,16 +82,29 @@ pub struct PluginFacts {
     pub tools: Vec<ToolSpec>,
     /// The digest of the component, in lower-case hexadecimal; empty if there is no component.
     pub sha256: String,
-    /// Whether its tools belong to a Model Context Protocol server. Such tools run outside any
-    /// sandbox, and their results are text from outside.
+    /// Whether its tools belong to a Model Context Protocol server. Their results are text from
+    /// outside.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mcp: bool,
     /// The digest of the way to that server: its command and folder, or its address. Empty for other
     /// plugins.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub server: String,
+    /// What the program of that server can reach besides its grants; `None` for a server outside
+    /// any sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confinement: Option<ServerConfinement>,
     #[serde(default, skip_serializing_if = "Provenance::is_empty")]
     pub provenance: Provenance,
+}
+
+/// What the confined program of a server can reach besides its grants and the system's own files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerConfinement {
+    /// Files and folders of its interpreter and its package, and those that the config adds.
+    pub reads: Vec<String>,
+    /// The programs that it may start, itself included.
+    pub starts: Vec<String>,
 }
 
 /// The place that a component came from, as the host verified it.
@@ -115,6 +128,12 @@ impl Provenance {
 }
 
 impl PluginFacts {
+    /// Whether the plugin is a server that no sandbox holds.
+    #[must_use]
+    pub fn is_unconfined_server(&self) -> bool {
+        self.mcp && self.confinement.is_none()
+    }
+
     /// Whether the plugin is code of the embedding program, which runs in no sandbox.
     #[must_use]
     pub fn is_native(&self) -> bool {

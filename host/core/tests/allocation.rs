@@ -328,6 +328,7 @@ impl Talk {
             sha256,
             mcp: false,
             server: String::new(),
+            confinement: None,
             provenance: Provenance::default(),
         };
         let facts = BTreeMap::from([(PluginName::from("talker"), facts)]);

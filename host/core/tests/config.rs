@@ -27,6 +27,8 @@ mod prices;
 mod rights;
 #[path = "config/schema.rs"]
 mod schema;
+#[path = "config/servers.rs"]
+mod servers;
 #[path = "config/support.rs"]
 mod support;
 #[path = "config/tasks.rs"]

@@ -3,11 +3,16 @@
 //! journalled; its user decides on approvals.
 
 mod approval;
+mod arguments;
 mod calling;
+mod desk;
 mod handler;
+mod http;
 mod lines;
 mod outcome;
-mod progress;
+mod prompts;
+mod reports;
+mod resources;
 mod tools;
 
 use std::sync::Arc;
@@ -21,8 +26,10 @@ use rmcp::ServiceExt;
 use rmcp::service::ServerInitializeError;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use handler::Desk;
+use desk::Desk;
+pub use http::{ENDPOINT, serve_http};
 use lines::Spoken;
+pub use resources::ServedFile;
 pub use tools::OfferError;
 
 use crate::text::display;
@@ -43,6 +50,20 @@ pub struct Selection {
     pub underscores: bool,
     /// Whether to add a tool `ask` that runs the entry task.
     pub ask: bool,
+    /// The tools whose missing arguments the client's person is asked for.
+    pub asked_arguments: Vec<ToolPattern>,
+    /// The tasks whose prompt files are prompts.
+    pub prompts: Vec<TaskName>,
+    /// The files that the client may read.
+    pub files: Vec<ServedFile>,
+    /// Whether the client may read the runs of this process.
+    pub runs: bool,
+}
+
+/// Follows what clients read, for the operator.
+pub trait ReadObserver: Send + Sync {
+    /// A client read what is at an address, or was refused it for a reason.
+    fn on_read(&self, uri: &str, refused: Option<&str>);
 }
 
 /// The service for a client.
@@ -55,6 +76,8 @@ pub struct Service {
     pub options: RunOptions,
     /// The source of attachments in results.
     pub blobs: Arc<dyn Blobs>,
+    /// Follows what clients read.
+    pub reads: Option<Arc<dyn ReadObserver>>,
 }
 
 /// Why serving ended early.
@@ -66,6 +89,9 @@ pub enum ServeError {
     /// The client did not begin with a handshake of the protocol.
     #[error("the client did not begin with `initialize` or `server/discover`: {0}")]
     Beginning(String),
+    /// The address cannot be served.
+    #[error("it cannot be served over HTTP: {0}")]
+    Listening(String),
 }
 
 /// Returns the names that a client would see, in order.
@@ -88,7 +114,7 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let desk = Arc::new(Desk::new(service)?);
     let transport = Spoken::new(from, to, MESSAGE_MAX);
-    let ended = match handler::Handler(Arc::clone(&desk)).serve(transport).await {
+    let ended = match handler::Handler::new(Arc::clone(&desk)).serve(transport).await {
         Ok(running) => running.waiting().await.map(drop).map_err(|error| error.to_string()),
         // A client that disconnects before its first message is no error.
         Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),

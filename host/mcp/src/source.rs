@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use conclave_runtime::clock::BoxFuture;
-use conclave_runtime::servers::{ServerPlugin, ServerStart, ToolServers};
+use conclave_runtime::servers::{ServerFailure, ServerPlugin, ServerStart, ToolServers};
 
 use server::McpServer;
 
@@ -75,7 +75,10 @@ pub fn stop_all() {
 }
 
 impl ToolServers for Servers {
-    fn connect(&self, start: ServerStart) -> BoxFuture<'static, Result<ServerPlugin, String>> {
+    fn connect(
+        &self,
+        start: ServerStart,
+    ) -> BoxFuture<'static, Result<ServerPlugin, ServerFailure>> {
         Box::pin(McpServer::admit(self.clone(), start))
     }
 }

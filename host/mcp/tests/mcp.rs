@@ -5,5 +5,9 @@
 
 #[path = "mcp/clients.rs"]
 mod clients;
+#[path = "mcp/http.rs"]
+mod http;
+#[path = "mcp/offers.rs"]
+mod offers;
 #[path = "mcp/servers.rs"]
 mod servers;

@@ -2,7 +2,6 @@
 //! the program, since the exporter's threads have none.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -12,22 +11,26 @@ use http::{Request, Response};
 use opentelemetry_http::{HttpClient, HttpError};
 use tokio::runtime::Handle;
 
+use crate::Report;
+
 /// Bytes of an answer. A collector answers with a few.
 const ANSWER: usize = 64 << 10;
 
-/// Sends requests, and reports when they begin to fail. Clones share the client.
-#[derive(Clone)]
+/// Sends requests of one kind, and reports when they begin to fail.
 pub(crate) struct Client {
+    /// What it sends, for the report.
+    what: &'static str,
     http: reqwest::Client,
     runtime: Handle,
-    report: Arc<dyn Fn(&str) + Send + Sync>,
-    has_failed: Arc<AtomicBool>,
+    report: Report,
+    has_failed: AtomicBool,
 }
 
 impl Client {
     /// A client for requests that take at most this long.
     pub(crate) fn new(
-        report: Arc<dyn Fn(&str) + Send + Sync>,
+        what: &'static str,
+        report: Report,
         within: Duration,
     ) -> Result<Self, String> {
         let tls = platform_tls().map_err(|error| error.to_string())?;
@@ -39,14 +42,15 @@ impl Client {
             .tls_backend_preconfigured(tls)
             .build()
             .map_err(|error| error.to_string())?;
-        Ok(Self { http, runtime: Handle::current(), report, has_failed: Arc::default() })
+        let (runtime, has_failed) = (Handle::current(), AtomicBool::new(false));
+        Ok(Self { what, http, runtime, report, has_failed })
     }
 
     /// Reports the first of several failures in a row.
     fn note(&self, failure: Option<&str>) {
         let had_failed = self.has_failed.swap(failure.is_some(), Ordering::Relaxed);
         if let Some(why) = failure.filter(|_| !had_failed) {
-            (self.report)(why);
+            (self.report)(self.what, why);
         }
     }
 }

@@ -35,14 +35,19 @@ const WITHIN: Duration = Duration::from_secs(5);
 /// The name of the instrumentation, and of the service unless the environment names another.
 const NAME: &str = "conclave";
 
+/// Is called with what is not sent, spans or figures, and the reason.
+pub type Report = Arc<dyn Fn(&str, &str) + Send + Sync>;
+
 /// What is sent, and to where.
 pub struct ExportOptions {
     /// The address of the collector without a path, such as `http://127.0.0.1:4318`.
     pub endpoint: String,
     /// Whether texts are sent: arguments and results of tools, answers of models.
     pub has_content: bool,
-    /// Is called when requests begin to fail, with the reason; not again until one succeeded.
-    pub report: Arc<dyn Fn(&str) + Send + Sync>,
+    /// Whether figures are sent. Some viewers of traces take none.
+    pub has_figures: bool,
+    /// Is called when requests begin to fail; not again until one succeeded.
+    pub report: Report,
 }
 
 /// The reason why nothing can be exported.
@@ -72,31 +77,34 @@ impl Export {
     /// # Errors
     /// If the address cannot be used, or no client can be created.
     pub fn begin(options: ExportOptions) -> Result<Self, ExportError> {
-        let ExportOptions { endpoint, has_content, report } = options;
+        let ExportOptions { endpoint, has_content, has_figures, report } = options;
         let base = endpoint.trim_end_matches('/').to_owned();
-        let client = Client::new(report, WITHIN).map_err(ExportError::Client)?;
+        let client =
+            |what| Client::new(what, Arc::clone(&report), WITHIN).map_err(ExportError::Client);
         let spans = SpanExporter::builder()
             .with_http()
             .with_protocol(Protocol::HttpBinary)
             .with_endpoint(format!("{base}/v1/traces"))
             .with_timeout(WITHIN)
-            .with_http_client(client.clone())
+            .with_http_client(client("spans")?)
             .build()?;
         let figures = MetricExporter::builder()
             .with_http()
             .with_protocol(Protocol::HttpBinary)
             .with_endpoint(format!("{base}/v1/metrics"))
             .with_timeout(WITHIN)
-            .with_http_client(client)
+            .with_http_client(client("figures")?)
             .build()?;
         let spans = SdkTracerProvider::builder()
             .with_resource(resource())
             .with_batch_exporter(spans)
             .build();
-        let figures = SdkMeterProvider::builder()
-            .with_resource(resource())
-            .with_periodic_exporter(figures)
-            .build();
+        let provider = SdkMeterProvider::builder().with_resource(resource());
+        // Without an exporter nothing is collected.
+        let figures = match has_figures {
+            true => provider.with_periodic_exporter(figures).build(),
+            false => provider.build(),
+        };
         let layer = OpenTelemetryLayer::new(spans.tracer(NAME))
             .with_location(false)
             .with_threads(false)

@@ -52,6 +52,8 @@ pub struct CallStart {
     pub tools: Arc<dyn ToolPort>,
     /// The port that journals the call's side effects; [`NoEffects`] refuses them all.
     pub effects: Arc<dyn EffectPort>,
+    /// The port that verifies a request to a channel; [`NoSignatures`] in every other call.
+    pub signatures: Arc<dyn SignaturePort>,
     /// The receiver of the call's log, progress and denials.
     pub observer: Arc<dyn Observer>,
 }
@@ -294,6 +296,36 @@ impl EffectPort for NoEffects {
 
     fn ended(&self, _: CallId, _: u32, _: SideEffectAnswer) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
+    }
+}
+
+/// How a request to a channel proves where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// An HMAC-SHA256 with the channel's secret over bytes that end with the request's body.
+    HmacSha256 {
+        /// The bytes that are signed.
+        data: Vec<u8>,
+        /// Their signature.
+        signature: Vec<u8>,
+    },
+    /// The channel's secret itself.
+    Token(String),
+}
+
+/// Verifies a request to a channel with a secret that its plugin does not read.
+pub trait SignaturePort: Send + Sync + 'static {
+    /// Whether a proof is valid.
+    fn verify(&self, proof: &Proof) -> bool;
+}
+
+/// Finds no proof valid.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoSignatures;
+
+impl SignaturePort for NoSignatures {
+    fn verify(&self, _: &Proof) -> bool {
+        false
     }
 }
 

@@ -37,7 +37,9 @@ mod running;
 mod tool;
 
 pub use access::CallAccess;
-pub use advisor::{AnswerAsUser, Assess, Check, Conclude, Condense, Observe, Recall, Rule};
+pub use advisor::{
+    AnswerAsUser, Assess, Check, Conclude, Condense, Deliver, Observe, Recall, Receive, Rule,
+};
 pub use agent::{IntoTurn, Step, call, finish, say};
 pub use failure::{Failure, ModelCallFailure};
 pub use model::{answer, model};

@@ -10,8 +10,11 @@ use conclave_core::inspect::pending_calls::PendingCalls;
 use conclave_core::inspect::transcript::Transcript;
 use conclave_core::journal::pending_work::WaitKey;
 use conclave_core::setup::Setup;
+use conclave_core::setup::plugin_query::{ChannelReception, ChannelRequest};
 use conclave_core::types::channel::Binding;
-use conclave_core::types::ids::{ChannelId, Millis, OPERATOR, Principal, RoomId, WEBHOOK_PREFIX};
+use conclave_core::types::ids::{
+    CHANNEL_PREFIX, ChannelId, Millis, OPERATOR, Principal, RoomId, WEBHOOK_PREFIX,
+};
 use conclave_core::types::request::{Refusal, RefusalCode};
 use conclave_runtime::endpoints::{HookRefusal, HookRequest};
 use conclave_runtime::ids::{Ids, RandomIds};
@@ -34,6 +37,8 @@ use crate::runs::{Later, Runs};
 
 /// Conversations that are open at once. Each holds its histories in memory.
 const OPEN: usize = 64;
+/// Conversations of one channel of a plugin that are open at once.
+const OPEN_OF_CHANNEL: usize = OPEN / 2;
 /// The answer to users of the page after a failure. The operator sees the reason.
 pub(crate) const FAILED: &str = "the server failed, and its operator knows why";
 /// The answer to users for a room that has ended.
@@ -212,7 +217,7 @@ impl Conversations {
     ) -> Result<String, HookRefusal> {
         let prepared = self.current.prepared();
         let verified = prepared.endpoints().verify(request).await;
-        if let Err(HookRefusal::NoSecret(what)) = &verified {
+        if let Err(HookRefusal::Failed(what)) = &verified {
             self.operator.room_failed(&self.name, what);
         }
         verified
@@ -261,6 +266,50 @@ impl Conversations {
             let missing = || format!("there is no conversation {id}");
             return found.ok_or_else(|| Refusal::new(RefusalCode::RoomNotFound, missing()));
         }
+        self.own_of(owner, signed).await
+    }
+
+    /// Has the plugin of a channel read a request. The operator sees why it could not.
+    pub(crate) async fn read_hook(
+        &self,
+        channel: &ChannelId,
+        request: ChannelRequest,
+    ) -> Result<ChannelReception, HookRefusal> {
+        let prepared = self.current.prepared();
+        let read = prepared.endpoints().receive(&**prepared.calls(), channel, request).await;
+        if let Err(HookRefusal::Failed(what)) = &read {
+            self.operator.room_failed(&self.name, what);
+        }
+        read
+    }
+
+    /// The conversation of an address at the service of a channel, which begins with its first
+    /// message.
+    ///
+    /// # Errors
+    /// `room_closed`; `limit_reached` if the channel has too many; or as [`begin`](Self::begin).
+    pub(crate) async fn of_address(
+        &self,
+        channel: &ChannelId,
+        address: &str,
+        at: Millis,
+    ) -> Result<Arc<Conversation>, Refusal> {
+        let of_channel = format!("{CHANNEL_PREFIX}{channel}/");
+        let owner = Principal(format!("{of_channel}{address}").into());
+        let is_known = self.rooms().values().any(|room| *room.owner() == owner);
+        let is_of_channel =
+            |room: &&Arc<Conversation>| room.is_open() && room.owner().0.starts_with(&of_channel);
+        // The people of one service must not take the places of all others.
+        if !is_known && self.rooms().values().filter(is_of_channel).count() >= OPEN_OF_CHANNEL {
+            let what = format!("{OPEN_OF_CHANNEL} conversations of {channel} are open");
+            return Err(Refusal::new(RefusalCode::LimitReached, what));
+        }
+        self.own_of(owner, at).await
+    }
+
+    /// The conversation that a channel's messages have of their own, for a message that was signed at
+    /// that time or before.
+    async fn own_of(&self, owner: Principal, signed: Millis) -> Result<Arc<Conversation>, Refusal> {
         // One at a time, so that two first messages do not begin two conversations.
         let _one = self.hooks.lock().await;
         let own = self.rooms().values().rev().find(|room| *room.owner() == owner).cloned();

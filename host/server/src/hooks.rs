@@ -1,8 +1,10 @@
-//! Webhooks that come in: `POST /hooks/CHANNEL`, signed with the secret of the channel. The signature
+//! Webhooks that come in: `POST /hooks/CHANNEL`, signed with the secret of the channel, and requests
+//! that the plugin of a channel reads (`by_plugin`). The signature
 //! takes the place of a session, and says of several configs which one is meant: nothing that is not
 //! signed does. From there on it is a message of the channel like any other: its access, rate, keys
 //! and gates apply. Each request is counted, and the operator reads of those that were refused.
 
+mod by_plugin;
 mod counts;
 
 use axum::Extension;
@@ -74,10 +76,13 @@ async fn receive(
 ) -> Result<Response, Problem> {
     let channel = ChannelId::from(channel);
     let config = config_of(&uri);
-    let signed = signed_hook(&gateway, (&channel, config.as_deref()), &headers, request).await;
-    let (server, accepted) = match signed {
-        Ok(signed) => (Some(signed.server), accept(&channel, signed).await),
-        Err(failure) => (None, Err(failure)),
+    let of = (&channel, config.as_deref());
+    let (server, accepted) = match by_plugin::server_of(&gateway, of) {
+        Some(server) => (Some(server), by_plugin::receive(server, &channel, request).await),
+        None => match signed_hook(&gateway, of, &headers, request).await {
+            Ok(signed) => (Some(signed.server), accept(&channel, signed).await),
+            Err(failure) => (None, Err(failure)),
+        },
     };
     count(&gateway, (&channel, server), accepted.as_ref().err());
     Ok(accepted?)
@@ -185,10 +190,13 @@ impl From<HookRefusal> for Failure {
         let (status, code) = match refusal {
             HookRefusal::Unsigned => (StatusCode::UNAUTHORIZED, "wrong_signature"),
             HookRefusal::Time => (StatusCode::UNAUTHORIZED, "wrong_time"),
+            // As for a channel that does not exist.
+            HookRefusal::Refused(_) => return HookRefusal::Unsigned.into(),
             // The operator sees the reason.
-            HookRefusal::NoSecret(_) => {
+            HookRefusal::Failed(_) => {
                 return Self::new(StatusCode::SERVICE_UNAVAILABLE, "failed", FAILED);
             }
+            HookRefusal::Busy => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
         };
         Self::new(status, code, refusal.to_string())
     }

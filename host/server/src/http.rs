@@ -5,8 +5,9 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
-use axum::http::header::{HeaderMap, HeaderName, SET_COOKIE};
+use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, SET_COOKIE};
 use axum::http::{StatusCode, Uri};
 use axum::middleware::from_fn;
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -353,6 +354,11 @@ impl Failure {
         self.status == StatusCode::UNAUTHORIZED
     }
 
+    /// Whether the same request can succeed later.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.status == StatusCode::TOO_MANY_REQUESTS || self.status.is_server_error()
+    }
+
     /// The answer to a request for what is not there.
     pub(crate) fn missing() -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", "this server has no such address")
@@ -442,6 +448,13 @@ pub(crate) async fn text_body(request: Request) -> Result<String, Failure> {
     })
 }
 
+/// Reads the bytes of a body of limited size, within a limited time.
+pub(crate) async fn whole_body(request: Request) -> Result<Bytes, Failure> {
+    in_time(Bytes::from_request(request, &())).await?.map_err(|rejection| {
+        Failure::new(rejection.status(), "bad_arguments", rejection.body_text())
+    })
+}
+
 async fn in_time<T>(reading: impl Future<Output = T>) -> Result<T, Failure> {
     tokio::time::timeout(BODY_TIME, reading).await.map_err(|_| {
         let what = format!("the body did not arrive within {} s", BODY_TIME.as_secs());
@@ -461,8 +474,8 @@ async fn begin_session(
 ) -> Result<Response, Failure> {
     let peer = peer_of(request.extensions());
     let SessionRequest { token } = body(request).await?;
-    let begun = gateway.access().begin_session(&token, peer).await;
-    let cookie = begun.map_err(|refusal| match refusal {
+    let session = gateway.access().begin_session(&token, peer).await;
+    let cookie = session.map_err(|refusal| match refusal {
         LoginRefusal::WrongToken if gateway.token().is_some() => {
             let what =
                 "the address is not valid any more; open the one that `conclave serve` printed";

@@ -54,12 +54,12 @@ struct Limit {
 /// Places for attempts.
 struct Places<K> {
     limit: Limit,
-    taken: Mutex<BTreeMap<K, usize>>,
+    counts: Mutex<BTreeMap<K, usize>>,
 }
 
 /// A place, until it is dropped.
 struct Place<K: Ord> {
-    places: Arc<Places<K>>,
+    of: Arc<Places<K>>,
     key: K,
 }
 
@@ -116,7 +116,7 @@ impl LoginAttempts {
         }
         // Those of right tokens are as few as the tokens, and wait for nobody's wrong ones.
         let origin = origin(peer);
-        let places = match &candidates {
+        let occupied = match &candidates {
             Candidates::Right(_) => None,
             Candidates::Slow(_) => {
                 let name = name_of(token).unwrap_or_default().to_owned();
@@ -130,7 +130,7 @@ impl LoginAttempts {
         let (attempts, token) = (Arc::clone(self), token.to_owned());
         // In a task of its own: a client that leaves frees neither its places nor the processor.
         tokio::spawn(async move {
-            let _places = places;
+            let _occupied = occupied;
             let found = attempts.verify_alone(token, digest, candidates).await;
             if found.is_none() {
                 // Not after the slow hash: the time tells nothing about what was wrong.
@@ -209,27 +209,27 @@ fn origin(peer: Option<IpAddr>) -> Origin {
 
 impl<K: Ord + Clone> Places<K> {
     fn new(limit: Limit) -> Arc<Self> {
-        Arc::new(Self { limit, taken: Mutex::default() })
+        Arc::new(Self { limit, counts: Mutex::default() })
     }
 
     fn take(self: &Arc<Self>, key: K) -> Option<Place<K>> {
-        let mut taken = lock(&self.taken);
-        let own = taken.get(&key).copied().unwrap_or_default();
-        if own >= self.limit.each || taken.values().sum::<usize>() >= self.limit.all {
+        let mut counts = lock(&self.counts);
+        let own = counts.get(&key).copied().unwrap_or_default();
+        if own >= self.limit.each || counts.values().sum::<usize>() >= self.limit.all {
             return None;
         }
-        taken.insert(key.clone(), own + 1);
-        Some(Place { places: Arc::clone(self), key })
+        counts.insert(key.clone(), own + 1);
+        Some(Place { of: Arc::clone(self), key })
     }
 }
 
 impl<K: Ord> Drop for Place<K> {
     fn drop(&mut self) {
-        let mut taken = lock(&self.places.taken);
-        if let Some(count) = taken.get_mut(&self.key) {
+        let mut counts = lock(&self.of.counts);
+        if let Some(count) = counts.get_mut(&self.key) {
             *count -= 1;
         }
-        taken.retain(|_, count| *count > 0);
+        counts.retain(|_, count| *count > 0);
     }
 }
 
@@ -293,7 +293,7 @@ mod tests {
             }
             assert!(
                 lock(&door.attempts.pending).is_empty()
-                    && lock(&door.attempts.slow.taken).is_empty()
+                    && lock(&door.attempts.slow.counts).is_empty()
             );
         }
     }
@@ -316,7 +316,7 @@ mod tests {
             }
         }
         assert_eq!((wrong_ones, busy), (FAILING.each, 1_000 - FAILING.each));
-        assert!(lock(&door.attempts.failing.taken).is_empty(), "the places are free again");
+        assert!(lock(&door.attempts.failing.counts).is_empty(), "the places are free again");
     }
 
     #[tokio::test(start_paused = true)]

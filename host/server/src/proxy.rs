@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use axum::http::{HeaderMap, HeaderName};
 use conclave_core::config::{ServerConfig, TrustedProxy};
 use conclave_core::policy::roles::Role;
-use conclave_core::types::ids::{OIDC_PREFIX, OPERATOR, Principal, WEBHOOK_PREFIX};
+use conclave_core::types::ids::{CHANNEL_PREFIX, OIDC_PREFIX, OPERATOR, Principal, WEBHOOK_PREFIX};
 
 use crate::people::LoginRefusal;
 use crate::sessions::{Credential, Identity};
@@ -67,7 +67,9 @@ fn is_name(text: &str) -> bool {
     // Whoever had the name of the terminal's owner, of a person of a provider or of a channel would
     // have their runs.
     let is_others = text == OPERATOR
-        || [OIDC_PREFIX, WEBHOOK_PREFIX].iter().any(|prefix| text.starts_with(prefix));
+        || [OIDC_PREFIX, WEBHOOK_PREFIX, CHANNEL_PREFIX]
+            .iter()
+            .any(|prefix| text.starts_with(prefix));
     !is_others && text.len() <= NAME && text.bytes().all(is_plain)
 }
 

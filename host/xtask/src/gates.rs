@@ -201,6 +201,11 @@ const TIMED_ALL_THE_SAME: [(&str, usize, &str); 27] = [
         "people look at their runs now and then; runs that have not ended after the last resort are stuck",
     ),
     ("tests/soak/src/server/measure.rs", 4, "times are measured, and decide nothing"),
+    (
+        "tests/soak/src/server/pages.rs",
+        3,
+        "times are measured, and a run is asked until it has ended",
+    ),
     ("tests/soak/src/server/process.rs", 1, "a server that starts is asked until it answers"),
     ("tests/soak/src/server/readers.rs", 2, "a reader waits before it connects again"),
     (

@@ -114,6 +114,7 @@ usage: cargo xtask COMMAND [OPTIONS]
   times [COMMAND…]   where the time of a cold demo, install and test goes; writes docs/internals/build-times.md
       --runs N         each so often; the median is recorded
   picture            draw docs/demo.svg and docs/trace.svg anew from what the program prints
+      --pages          capture the server's pages in a Chromium instead, into docs/pictures
 
   --verbose          show cargo's own output instead of writing it to a log
   --help             this text

@@ -1,5 +1,7 @@
 //! `cargo xtask picture`: draws the pictures of the README and of docs/use/trace.md from real
-//! output of `conclave`.
+//! output of `conclave`; with `--pages` those of the server's pages.
+
+mod pages;
 
 use std::fmt::Write as _;
 use std::process::{Command, ExitCode, Stdio};
@@ -52,8 +54,12 @@ const FONT: f64 = 13.0;
 const LINE: f64 = 18.0;
 
 pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, XtaskFailure> {
-    let [] = arguments::flags("picture", [], arguments)?;
+    let [is_of_pages] = arguments::flags("picture", ["--pages"], arguments)?;
     needs::check(place)?;
+    if is_of_pages {
+        pages::run(place)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut phases = Phases::new(place, 3, false);
     components::build_stock(place, &mut phases, Optimised::Fully)?;
     components::build_some_guests(place, &mut phases, &GUESTS)?;

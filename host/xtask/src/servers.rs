@@ -100,6 +100,13 @@ pub(crate) fn web(place: &Checkout, phases: &mut Phases) -> Result<Option<PathBu
     })
 }
 
+/// Returns the Python of [`web`] if it was installed before.
+pub(crate) fn installed_web(place: &Checkout) -> Option<PathBuf> {
+    let folder = place.own().join(WEB.folder);
+    let python = folder.join(WEB.program);
+    is_installed(&folder, WEB.package, &python).then_some(python)
+}
+
 /// One phase. Returns the Python that has the packages; `None` under the same conditions.
 ///
 /// # Errors

@@ -10,6 +10,7 @@ use crate::failure::XtaskFailure;
 use crate::needs;
 use crate::phase::Phases;
 use crate::place::Checkout;
+use crate::servers;
 
 /// The components that the host runs, besides the stock plugins.
 const GUESTS: [&str; 5] = ["agent_busy", "fetch_probe", "kv_quota", "acting_agent", "echo"];
@@ -38,6 +39,10 @@ pub(crate) fn run(place: &Checkout, arguments: &[String]) -> Result<ExitCode, Xt
         .arg(place.compiled())
         .arg("--conclave")
         .arg(place.conclave());
+    // With a browser it also measures how a page scrolls.
+    if let Some(python) = servers::installed_web(place).filter(|_| is_server) {
+        command.env("CONCLAVE_WEB", python);
+    }
     command.args(passed).current_dir(&place.root);
     demo::become_program(command)
 }

@@ -69,7 +69,9 @@ fn snapshot(view: &DeliveryView) -> Snapshot {
             channel::ChannelKind::Web => ChannelKind::Web,
             channel::ChannelKind::Voice => ChannelKind::Voice,
             channel::ChannelKind::Agent => ChannelKind::Agent,
-            channel::ChannelKind::Webhook | channel::ChannelKind::Other => ChannelKind::Other,
+            channel::ChannelKind::Webhook
+            | channel::ChannelKind::Plugin
+            | channel::ChannelKind::Other => ChannelKind::Other,
         },
         activity: same!(
             channel::Activity => Activity, known.activity, Idle Speaking UserSpeaking Generating

@@ -8,6 +8,7 @@ export const INTERFACES = {
   "delivery-strategy": { kinds: ["strategy"], name: "deliveryStrategy", module: "strategy.js" },
   gate: { kinds: ["gate"], name: "gate", module: "gate.js" },
   observer: { kinds: ["observer"], name: "observer", module: "observer.js" },
+  channel: { kinds: ["channel"], name: "channel", module: "channel.js" },
   condenser: { kinds: ["condenser"], name: "condenser", module: "condenser.js" },
   memory: { kinds: ["memory"], name: "memory", module: "memory.js" },
   "security-analyzer": { kinds: ["analyzer"], name: "securityAnalyzer", module: "analyzer.js" },

@@ -15,6 +15,17 @@ export { allow, block, gate, modify } from "./gate.js";
 export { judge } from "./judge.js";
 export { memory } from "./memory.js";
 export { eventKey, observer } from "./observer.js";
+export {
+  answerWith,
+  channel,
+  delivered,
+  received,
+  refused,
+  retry,
+  unknown,
+  verifyHmac,
+  verifyToken,
+} from "./channel.js";
 export { simulatedUser } from "./simulated_user.js";
 export { strategy } from "./strategy.js";
 export { fetch, secret } from "./fetch.js";

@@ -179,7 +179,7 @@ test("every interface of the contract can be imported and exported", { skip }, (
   const { imports, exports } = prepare({
     "app.js": `
       import * as sdk from "@conclave/sdk";
-      const { agent, analyzer, condenser, gate, judge, memory, observer, responder, simulatedUser, strategy, tool } = sdk;
+      const { agent, analyzer, channel, condenser, gate, judge, memory, observer, responder, simulatedUser, strategy, tool } = sdk;
       export const a = agent({ step() {}, respond() {} });
       export const b = analyzer({ assess() {} });
       export const c = condenser({ condense() {} });
@@ -191,6 +191,7 @@ test("every interface of the contract can be imported and exported", { skip }, (
       export const i = strategy({ decide() {} });
       export const j = tool({ name: "a", description: "All.", run: () => Object.keys(sdk) });
       export const k = [responder];
+      export const l = channel({ send() {}, received() {} });
     `,
   });
   const all = readFileSync(join(WIT, "world.wit"), "utf8").split("world all {")[1];

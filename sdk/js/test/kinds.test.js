@@ -12,7 +12,10 @@ import {
   background,
   callTool,
   callTools,
+  channel,
   condenser,
+  answerWith,
+  delivered,
   delivery,
   finish,
   gate,
@@ -21,18 +24,23 @@ import {
   memory,
   modify,
   observer,
+  received,
+  refused,
   reject,
   replyWith,
   responder,
+  retry,
   say,
   shortened,
   simulatedUser,
   strategy,
+  verifyToken,
 } from "@conclave/sdk";
 import { answer, ending, event, fakeHost, room, task } from "@conclave/sdk/testing";
 
 import * as agents from "../src/exports/agent.js";
 import { securityAnalyzer } from "../src/exports/analyzer.js";
+import { channel as channelOf } from "../src/exports/channel.js";
 import { condenser as condenserOf } from "../src/exports/condenser.js";
 import { gate as gateOf } from "../src/exports/gate.js";
 import { judge as judgeOf } from "../src/exports/judge.js";
@@ -652,4 +660,31 @@ test("a strategy words its messages, and measures how long results wait", () => 
     [ms(["a", "b"], 1_000), ms(["a", "b"], 1_400), ms(["b"], 1_500), ms([], 9_000)],
     [0, 400, 0, 0],
   );
+});
+
+test("a channel's answers have the contract's form, and any other is an error", () => {
+  const of = (send, received = () => refused("no")) =>
+    channelOf({ channel: [channel({ send, received })] });
+  const message = { id: "msg_1", attempt: 1, room: "r", text: "hello" };
+  const send = (answer) => result(() => of(() => answer).send(message));
+  assert.deepEqual(send(delivered("17")), { tag: "delivered", val: "17" });
+  assert.equal(send(retry("later", 7)).val.afterMs !== undefined, true);
+  assert.equal(send(undefined).error.tag, "other");
+  const request = {
+    headers: [["x-token", "a token"]],
+    query: "",
+    body: new Uint8Array(),
+    time: 7n,
+  };
+  const read = (answer) => result(() => of(() => delivered(), answer).received(request));
+  const one = { id: "m1", sender: "ada", conversation: "C1", text: "hello" };
+  assert.deepEqual(
+    read(() => received([one])),
+    { tag: "messages", val: [one] },
+  );
+  assert.deepEqual(read(() => answerWith("{}", "json")).val, { bodyType: "json", body: "{}" });
+  assert.equal(read(thrown(new Error("oops"))).error.tag, "other");
+  const host = fakeHost({ proofs: [{ token: "a token" }] });
+  const isValid = ({ headers: [[, token]] }) => refused(String(verifyToken(token)));
+  assert.equal(result(() => of(() => {}, isValid).received(request), host).val, "true");
 });

@@ -998,6 +998,74 @@ export function observer<T extends { observe(events: ObservedEvent[]): void }>(
 /** Returns the idempotency key of an event. */
 export function eventKey(event: ObservedEvent): string;
 
+/** A message to deliver. */
+export interface ChannelMessage {
+  /** The same for each attempt, and that of no other message. */
+  id: string;
+  /** The number of the attempt, from 1. */
+  attempt: number;
+  /** The address of the conversation; absent for a message of another one. */
+  conversation?: string;
+  room: string;
+  text: string;
+}
+
+/** A request to a channel, whose sender is not known yet. */
+export interface ChannelRequest {
+  /** Names are in lower case. */
+  headers: [string, string][];
+  query: string;
+  body: Uint8Array;
+  /** In milliseconds since 1970. */
+  time: number;
+}
+
+/** A message that someone wrote. All but its text is 1 to 100 printable ASCII characters. */
+export interface ReceivedMessage {
+  id: string;
+  sender: string;
+  conversation: string;
+  text: string;
+}
+
+export interface ChannelRefusal {
+  tag: "refused";
+  val: string;
+}
+export type Delivery =
+  | ChannelRefusal
+  | { tag: "delivered"; val?: string }
+  | { tag: "retry"; val: { reason: string; afterMs?: number } }
+  | { tag: "unknown"; val: string };
+export type Reception =
+  | ChannelRefusal
+  | { tag: "messages"; val: ReceivedMessage[] }
+  | { tag: "answer"; val: { bodyType: "text" | "json"; body: string } };
+
+/** Returns a channel. Side effects are refused in `received`. */
+export function channel<
+  T extends {
+    send(message: ChannelMessage): Delivery;
+    received(request: ChannelRequest): Reception;
+  },
+>(definition: T | (new () => T)): T;
+/** The service has the message, under an id of its own. */
+export function delivered(remoteId?: string): Delivery;
+/** The service does not have the message, and may accept it later. */
+export function retry(reason: string, afterMs?: number): Delivery;
+/** The service will not accept the message; or the request does not come from the service. */
+export function refused(reason: string): ChannelRefusal;
+/** The service may have the message. */
+export function unknown(reason: string): Delivery;
+/** The messages of a request; they count only after it was verified. */
+export function received(messages: ReceivedMessage[]): Reception;
+/** The answer that the service wants, such as an echo of its challenge. */
+export function answerWith(body: string, bodyType?: "text" | "json"): Reception;
+/** Returns whether a signature is the HMAC-SHA256 of data that ends with the request's body. */
+export function verifyHmac(data: string | Uint8Array, signature: Uint8Array): boolean;
+/** Returns whether a token is the channel's secret. */
+export function verifyToken(token: string): boolean;
+
 // ---------------------------------------------------------------------------------- capabilities
 
 /** Files in the granted folders. A path begins with the folder's: `/folder/notes/a.txt`. */

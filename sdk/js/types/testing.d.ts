@@ -63,6 +63,8 @@ export interface Grants {
   replies?: (string | { content?: string; calls?: ToolCall[] })[];
   /** Names of secrets. The placeholder of a secret is `<secret NAME>`. */
   secrets?: string[];
+  /** The valid proofs of requests to a channel. */
+  proofs?: ({ token: string } | { data: string | Uint8Array; signature: Uint8Array })[];
   /** The conversation of the task that calls the tool. */
   history?: string | TaskParts;
   /**

@@ -15,10 +15,9 @@
         return sum(len(word) >= shortest for word in text.split())
 
 A module exports the tools and the classes in its namespace: subclasses of `Agent`, `Responder`,
-`Memory`, `SecurityAnalyzer`, `Condenser`, `DeliveryStrategy`, `Gate`, `Judge`, `SimulatedUser` and
-`Observer`. The capabilities are modules: `files`, `fetch`, `kv`, `secrets`, `model`, `config`,
-`log`, `progress`, `scratch`, `blobs`, `history`, `toolbox`,
-`programs`.
+`Memory`, `SecurityAnalyzer`, `Condenser`, `DeliveryStrategy`, `Gate`, `Judge`, `SimulatedUser`,
+`Observer` and `Channel`. The capabilities are modules: `files`, `fetch`, `kv`, `secrets`, `model`,
+`config`, `log`, `progress`, `scratch`, `blobs`, `history`, `toolbox`, `programs`.
 """
 
 from conclave_sdk import (
@@ -26,6 +25,7 @@ from conclave_sdk import (
     actions,
     background,
     blobs,
+    channel,
     codec,
     config,
     fetch,
@@ -53,6 +53,7 @@ from conclave_sdk.agents import (
 )
 from conclave_sdk.analyzer import SecurityAnalyzer
 from conclave_sdk.background import delegate
+from conclave_sdk.channel import Channel
 from conclave_sdk.codec import (
     observation_from_json,
     observation_to_json,
@@ -92,6 +93,7 @@ __all__ = [
     "Blob",
     "BudgetExhausted",
     "Call",
+    "Channel",
     "Condensation",
     "Condenser",
     "ContextTooLong",
@@ -138,6 +140,7 @@ __all__ = [
     "background",
     "blobs",
     "call",
+    "channel",
     "codec",
     "config",
     "delegate",

@@ -142,6 +142,10 @@ class Host:
         """Return the placeholder of a secret."""
         _deny("secrets", name)
 
+    def verify(self, proof: bytes | str, signature: bytes | None) -> bool:  # noqa: ARG002
+        """Return whether signed data or a token proves where a request comes from."""
+        return False
+
     def fetch(self, request: FetchRequest) -> RawResponse:
         """Send a request."""
         _deny("fetch", request.url)

@@ -9,6 +9,7 @@ from typing import Any
 
 from conclave_sdk.agents import Agent, Responder
 from conclave_sdk.analyzer import SecurityAnalyzer
+from conclave_sdk.channel import Channel
 from conclave_sdk.condenser import Condenser
 from conclave_sdk.delivery import DeliveryStrategy
 from conclave_sdk.errors import AppError
@@ -30,6 +31,7 @@ KINDS: dict[str, type] = {
     "judge": Judge,
     "simulated-user": SimulatedUser,
     "observer": Observer,
+    "channel": Channel,
 }
 """The base class of each exported interface besides `tools`."""
 

@@ -109,6 +109,7 @@ class FakeHost(_host.Host):
         self._files: dict[str, bytes] = {}
         self._keys: dict[str, bytes] | None = None
         self._secrets: set[str] = set()
+        self._proofs: list[tuple[bytes | str, bytes | None]] = []
         self._responses: dict[str, _FakeResponse] = {}
         self._replies: list[Completion] = []
         self._has_model = False
@@ -147,6 +148,11 @@ class FakeHost(_host.Host):
     def with_secret(self, name: str) -> FakeHost:
         """Grant a secret. Its placeholder is `<secret NAME>`."""
         self._secrets.add(name)
+        return self
+
+    def with_proof(self, proof: bytes | str, signature: bytes | None = None) -> FakeHost:
+        """Make signed data, or a token, a valid proof of a request to a channel."""
+        self._proofs.append((proof, signature))
         return self
 
     def response(
@@ -314,6 +320,9 @@ class FakeHost(_host.Host):
 
     def secret(self, name: str) -> str:  # noqa: D102
         return f"<secret {name}>" if name in self._secrets else super().secret(name)
+
+    def verify(self, proof: bytes | str, signature: bytes | None) -> bool:  # noqa: D102
+        return (proof, signature) in self._proofs
 
     def fetch(self, request: FetchRequest) -> _host.RawResponse:  # noqa: D102
         if request.url not in self._responses:

@@ -48,7 +48,7 @@ def test_an_app_is_described(write: Callable[..., Path]) -> None:
 
 def test_every_kind_is_exported_with_what_it_reads(write: Callable[..., Path]) -> None:
     kinds = "Agent Responder Memory SecurityAnalyzer Condenser DeliveryStrategy Gate Judge "
-    kinds += "SimulatedUser Observer"
+    kinds += "SimulatedUser Observer Channel"
     classes = "".join(f"class My{kind}({kind}): pass\n" for kind in kinds.split())
     source = f"from conclave_sdk import {', '.join(kinds.split())}\n{classes}"
     code, result = run("describe", write(app=source))
@@ -64,8 +64,10 @@ def test_every_kind_is_exported_with_what_it_reads(write: Callable[..., Path]) -
         "judge",
         "simulated-user",
         "observer",
+        "channel",
     ]
-    assert result["imports"] == ["delivery-context", "judge-feedback", "log", "state"]
+    expected = ["channel-secret", "delivery-context", "judge-feedback", "log", "state"]
+    assert result["imports"] == expected
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from conclave_sdk import (
     _guest,
     actions,
     call,
+    channel,
     delegate,
     delivery,
     errors,
@@ -196,6 +197,32 @@ def test_another_type_than_expected_is_named(codec: Any) -> None:
 
 
 HALF: str = json.loads(r'"\ud83d"')
+
+
+def test_the_answers_of_a_channel_have_the_form_of_the_contract(
+    bindings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = importlib.import_module("conclave_sdk._guest.entry")
+    monkeypatch.setattr(entry, "app", App(classes={"channel": KINDS["channel"]}))
+    guest = importlib.import_module("conclave_sdk._guest.channel")
+    form = importlib.import_module("wit_world.exports.channel")
+    assert guest._delivery(channel.Delivered("17")) == form.Delivery_Delivered("17")
+    assert guest._delivery(channel.Retry("busy", 7)).value == form.RetryHint(7, "busy")
+    assert guest._delivery(channel.Unknown("lost")) == form.Delivery_Unknown("lost")
+    message = channel.ReceivedMessage("m1", "ada", "C1", "hello")
+    read = guest._reception(channel.Messages([message]))
+    assert read.value == [form.ReceivedMessage("m1", "ada", "C1", "hello")]
+    answer = guest._reception(channel.Answer("{}", is_json=True)).value
+    assert answer == form.HttpAnswer(form.AnswerType.JSON, "{}")
+    with pytest.raises(TypeError):
+        guest._delivery(None)
+    proofs = importlib.import_module("wit_world.imports.channel_secret")
+    valid = [proofs.Proof_HmacSha256(proofs.SignedData(b"a", b"b")), proofs.Proof_Token("t")]
+    monkeypatch.setattr(proofs, "verify", lambda proof: proof in valid)
+    host = importlib.import_module("conclave_sdk._guest.host").ComponentHost()
+    assert host.verify(b"a", b"b")
+    assert host.verify("t", None)
+    assert not host.verify("u", None)
 
 
 def test_a_surrogate_leaves_the_plugin_as_a_replacement_character(

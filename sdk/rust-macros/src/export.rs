@@ -32,7 +32,7 @@ struct Function {
 }
 
 /// The kinds, in the order of the generated code.
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 11] = [
     Kind {
         key: "agent",
         interface: "agent",
@@ -143,6 +143,24 @@ const KINDS: [Kind; 10] = [
             answer: "()",
             error: "ObserverError",
         }],
+    },
+    Kind {
+        key: "channel",
+        interface: "channel",
+        functions: &[
+            Function {
+                name: "send",
+                arguments: &[("&message", "::conclave_sdk::channel::Message")],
+                answer: "::conclave_sdk::channel::Delivery",
+                error: "ChannelError",
+            },
+            Function {
+                name: "received",
+                arguments: &[("&request", "::conclave_sdk::channel::Request")],
+                answer: "::conclave_sdk::channel::Reception",
+                error: "ChannelError",
+            },
+        ],
     },
 ];
 
@@ -456,8 +474,8 @@ mod tests {
             "unknown key `gates`: write `export!(tools: [a, b])`, `export!(toolset: X)`, \
              `export!(agent: X)`, `export!(agent: X, responder: X)`, `export!(delivery: X)`, \
              `export!(memory: X)`, `export!(analyzer: X)`, `export!(condenser: X)`, \
-             `export!(gate: X)`, `export!(judge: X)`, `export!(simulated_user: X)` or \
-             `export!(observer: X)`, or several of them with commas between"
+             `export!(gate: X)`, `export!(judge: X)`, `export!(simulated_user: X)`, \
+             `export!(observer: X)` or `export!(channel: X)`, or several of them with commas between"
         );
         assert!(error("").starts_with("nothing is exported: write `export!(tools: [a, b])`"));
         assert_eq!(error("gate: X, gate: Y"), "`gate` is given twice");

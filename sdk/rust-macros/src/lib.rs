@@ -35,8 +35,8 @@ pub fn tool(attribute: TokenStream, item: TokenStream) -> TokenStream {
 /// Exports a plugin and embeds its manifest: `export!(tools: [a, b])`, `export!(agent: X)`,
 /// `export!(agent: X, responder: X)`, `export!(delivery: X)`, `export!(memory: X)`,
 /// `export!(analyzer: X)`, `export!(condenser: X)`, `export!(gate: X)`, `export!(judge: X)`,
-/// `export!(simulated_user: X)`, `export!(observer: X)`, or several of them separated by commas.
-/// `toolset: X` replaces `tools` if they are known only from the settings.
+/// `export!(simulated_user: X)`, `export!(observer: X)`, `export!(channel: X)`, or several of them
+/// separated by commas. `toolset: X` replaces `tools` if they are known only from the settings.
 ///
 /// The manifest is `conclave-plugin.toml` beside `Cargo.toml`. A package with several components
 /// names another file with `manifest: "x.toml"`, relative to `Cargo.toml`. Test guests named like

@@ -92,6 +92,11 @@ pub mod observer {
     kind!("observer-plugin", "observer", "conclave_sdk::bindings::observer", "export_observer", {});
 }
 
+/// A component that exports `channel`.
+pub mod channel {
+    kind!("channel-plugin", "channel", "conclave_sdk::bindings::channel", "export_channel", {});
+}
+
 /// A component that exports `condenser`.
 pub mod condenser {
     kind!("condenser-plugin", "condenser", "conclave_sdk::bindings::condenser", "export_condenser", {

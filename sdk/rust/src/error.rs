@@ -7,6 +7,7 @@ use std::fmt;
 
 use crate::bindings::agent::exports::conclave::plugin::agent::AgentError;
 use crate::bindings::analyzer::exports::conclave::plugin::security_analyzer::AnalyzerError;
+use crate::bindings::channel::exports::conclave::plugin::channel::ChannelError;
 use crate::bindings::condenser::exports::conclave::plugin::condenser::CondenserError;
 use crate::bindings::delivery::exports::conclave::plugin::delivery_strategy::StrategyError;
 use crate::bindings::gate::exports::conclave::plugin::gate::GateError;
@@ -254,7 +255,8 @@ denied_or_other!(
     CondenserError,
     GateError,
     JudgeError,
-    SimulatedUserError
+    SimulatedUserError,
+    ChannelError
 );
 
 #[cfg(test)]

@@ -6,6 +6,9 @@ use crate::bindings::agent::conclave::plugin::actions::{self, AgentError};
 use crate::bindings::analyzer::exports::conclave::plugin::security_analyzer::{
     AnalyzerError, Verdict,
 };
+use crate::bindings::channel::exports::conclave::plugin::channel::{
+    ChannelError, Delivery, Message, Reception, Request,
+};
 use crate::bindings::condenser::exports::conclave::plugin::condenser::{
     Condensation, CondenserError, Reason,
 };
@@ -25,6 +28,7 @@ use crate::bindings::observer::exports::conclave::plugin::observer::{
 };
 use crate::bindings::simulated_user::exports::conclave::plugin::simulated_user::SimulatedUserError;
 use crate::bindings::tool::exports::conclave::plugin::tools::{Outcome, ToolError, ToolSpec};
+use crate::channel::Channel;
 use crate::condenser::Condenser;
 use crate::delivery::{self, DeliveryStrategy};
 use crate::gate::Gate;
@@ -123,4 +127,14 @@ pub fn observe<O: Observer>(events: &[ObservedEvent]) -> Result<(), ObserverErro
 /// Calls the condenser `C`.
 pub fn condense<C: Condenser>(why: Reason) -> Result<Option<Condensation>, CondenserError> {
     Ok(C::condense(why, &View::of_call())?)
+}
+
+/// Has the channel `C` make an attempt at a message.
+pub fn send<C: Channel>(message: &Message) -> Result<Delivery, ChannelError> {
+    Ok(C::send(message)?)
+}
+
+/// Has the channel `C` read a request.
+pub fn received<C: Channel>(request: &Request) -> Result<Reception, ChannelError> {
+    Ok(C::received(request)?)
 }

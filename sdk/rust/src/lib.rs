@@ -68,7 +68,8 @@
 //! [`condenser`] shortens a history, [`delivery`] times background results, and [`gate`] checks
 //! texts that enter a room, go to its workers or leave it. A [`judge`] overrules which answers count
 //! in a task, which end it, and its result, and a [`simulated_user`] answers in the place of the
-//! user. An [`observer`] receives the events of a run. Each is one trait; `export!(memory: X, tools: [keep])` joins several in one component.
+//! user. An [`observer`] receives the events of a run, and a [`channel`] carries messages to people
+//! elsewhere. Each is one trait; `export!(memory: X, tools: [keep])` joins several in one component.
 //!
 //! # What a plugin asks for
 //!
@@ -96,6 +97,7 @@ pub mod background;
 #[doc(hidden)]
 pub mod bindings;
 pub mod blobs;
+pub mod channel;
 pub mod condenser;
 pub mod config;
 pub mod delivery;

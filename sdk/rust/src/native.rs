@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde_json::Value;
 
 use crate::Denial;
+use crate::channel::Proof;
 use crate::fetch::Header;
 use crate::model::Completion;
 use crate::testing::TaskSnapshot;
@@ -36,6 +37,8 @@ pub(crate) struct Fake {
     pub(crate) replies: Option<VecDeque<Completion>>,
     pub(crate) secrets: Vec<String>,
     pub(crate) blobs: BTreeMap<String, Vec<u8>>,
+    /// The valid proofs of requests to a channel.
+    pub(crate) proofs: Vec<Proof>,
     /// The conversation of a tool call; `None` if it is not granted.
     pub(crate) history: Option<Box<TaskSnapshot>>,
     /// The answers of other tools, by name; empty if none is granted.

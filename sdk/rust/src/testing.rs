@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::bindings::agent::conclave::plugin::state::{
     PastAction, Peer, RemainingBudgets, RunMetrics, ToolSummary,
 };
+use crate::channel::Proof;
 use crate::delivery::{EndedTask, TaskStatus};
 use crate::fetch::Header;
 use crate::judge::{Answer, Ending, TaskResult};
@@ -164,6 +165,13 @@ impl FakeHost {
     #[must_use]
     pub fn secret(mut self, name: &str) -> Self {
         self.fake.secrets.push(name.to_owned());
+        self
+    }
+
+    /// Makes this proof of a request to a channel valid. No other is.
+    #[must_use]
+    pub fn proof(mut self, proof: Proof) -> Self {
+        self.fake.proofs.push(proof);
         self
     }
 

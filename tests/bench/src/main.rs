@@ -28,6 +28,7 @@ use clap::Parser;
 
 use curves::Curves;
 use measure::Effort;
+use postgres::WorkerKind;
 use report::Report;
 use rows::Folders;
 
@@ -77,6 +78,9 @@ struct Options {
     /// The time for which its model waits
     #[arg(long, default_value_t = 20, hide = true)]
     model_ms: u64,
+    /// The number of its tasks at once
+    #[arg(long, default_value_t = 8, hide = true)]
+    at_once: usize,
 }
 
 /// The picture of the documentation, from the root of the repository.
@@ -85,8 +89,9 @@ const PICTURE: &str = "docs/internals/growth.svg";
 fn main() -> ExitCode {
     let options = Options::parse();
     let effort = if options.quick { Effort::Quick } else { Effort::Full };
+    let kind = WorkerKind { model_ms: options.model_ms, at_once: options.at_once };
     let outcome = if let Some(url) = &options.work_on {
-        executor().and_then(|executor| executor.block_on(postgres::work(url, options.model_ms)))
+        executor().and_then(|executor| executor.block_on(postgres::work(url, kind)))
     } else if options.postgres {
         postgres(&options, effort)
     } else if options.curves || options.write_curves || options.draw.is_some() {

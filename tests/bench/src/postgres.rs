@@ -19,11 +19,11 @@ use bare::BareRooms;
 use sleepers::Sleepers;
 use steps::StoredRooms;
 use workers::Workers;
-pub(crate) use workers::work;
+pub(crate) use workers::{WorkerKind, work};
 
 const STEP: &str = "a durable step on PostgreSQL";
 const AT_ONCE: &str = "a durable step in each of 64 rooms at once, on PostgreSQL";
-const WORKERS: &str = "240 tasks that wait 20 ms for a model each, workers of 8 tasks at once";
+const WORKERS: &str = "240 tasks that wait 20 ms for a model each, workers of one task at a time";
 const TAKE_OVER: &str = "take-over of the 8 runs of a killed worker";
 const CLAIM: &str = "a look for due runs";
 const CLAIM_DUE: &str = "taking a due run";
@@ -31,6 +31,9 @@ const CLAIM_DUE: &str = "taking a due run";
 /// The tasks of the row about workers: many, because the first and the last wait for a look of a
 /// worker.
 const TASKS: usize = 240;
+/// One task at a time, so that the wait for models bounds the row. One worker of 8 keeps two
+/// processors busy, and then the row measures the machine.
+const ONE_BY_ONE: WorkerKind = WorkerKind { model_ms: 20, at_once: 1 };
 /// Until an enqueued run has moved to another host: the lease, and two seconds.
 const TAKE_OVER_WITHIN: Duration = Duration::from_secs(17);
 const SLEEPING: u32 = 100_000;
@@ -71,8 +74,8 @@ async fn measure_rows(
         let workers = Workers::prepare(&database(server)?).await?;
         let (mut one, mut three) = (Vec::new(), Vec::new());
         for _ in 0..if effort == Effort::Quick { 1 } else { 3 } {
-            one.push(workers.end_tasks(1, TASKS).await?);
-            three.push(workers.end_tasks(3, TASKS).await?);
+            one.push(workers.end_tasks((1, ONE_BY_ONE), TASKS).await?);
+            three.push(workers.end_tasks((3, ONE_BY_ONE), TASKS).await?);
         }
         rows.keep(Row {
             what: WORKERS,

@@ -14,7 +14,8 @@ use conclave_core::types::room_secret::RoomSecret;
 use conclave_core::types::view::AgentView;
 use conclave_runtime::Prepared;
 use conclave_runtime::calls::{
-    CallStart, ModelPort, NoEffects, NoTools, Observer, PluginCall, PluginOutput, ToolInput,
+    CallStart, ModelPort, NoEffects, NoSignatures, NoTools, Observer, PluginCall, PluginOutput,
+    ToolInput,
 };
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::subscribe::Level;
@@ -119,6 +120,7 @@ impl SandboxCalls {
             models: Arc::clone(&self.nobody) as Arc<dyn ModelPort>,
             tools: Arc::new(NoTools),
             effects: Arc::new(NoEffects),
+            signatures: Arc::new(NoSignatures),
             observer: Arc::clone(&self.nobody) as Arc<dyn Observer>,
         }
     }

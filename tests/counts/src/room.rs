@@ -241,6 +241,7 @@ fn facts(name: &str, kind: PluginKind, asks: &[&str]) -> PluginFacts {
         sha256: "00".repeat(32),
         mcp: false,
         server: String::new(),
+        confinement: None,
         provenance: Provenance::default(),
     }
 }

@@ -196,6 +196,7 @@ fn server(options: &Options) -> Result<(), Failure> {
         ends: options.ends,
         messages: 200,
         stalled: options.stalled,
+        long_steps: 5_000,
         conclave: absolute(&options.conclave)?,
         guests: absolute(&options.guests)?,
         cache: absolute(&options.cache)?,

@@ -6,6 +6,7 @@ mod check;
 mod client;
 mod load;
 mod measure;
+mod pages;
 mod process;
 mod readers;
 mod report;
@@ -52,6 +53,8 @@ pub struct ServerPlan {
     pub messages: usize,
     /// Readers that never read.
     pub stalled: usize,
+    /// Steps of the run whose page is timed.
+    pub long_steps: usize,
     /// The program.
     pub conclave: PathBuf,
     /// The folder of guests.
@@ -102,6 +105,8 @@ async fn play(plan: &ServerPlan, follow: &(dyn Fn(&str) + Sync)) -> Result<Serve
     load.check(&journals, &mut report);
     stalled::check(plan, &server, (&office, &viewer), &mut report).await?;
     follow("readers that never read were looked at");
+    pages::measure(plan, &mut server, &office, &mut report).await?;
+    follow("the page of a long run was timed");
     let ended = server.drain().map_err(|error| error.to_string())?;
     if ended.code() != Some(0) {
         report.problems.push(format!("the last drain ended with {ended}"));
@@ -121,8 +126,14 @@ fn config(plan: &ServerPlan) -> String {
     let guest = |name: &str| json!(plan.guests.join(name).with_extension("wasm")).to_string();
     let (actor, echo) = (guest("acting_agent"), guest("echo"));
     let script = script.replace("\":", "\" = ");
+    let round = call("echo.run").replace("\":", "\" = ");
+    let (long, steps) = (pages::TASK, plan.long_steps);
     format!(
         "entry = \"desk\"\n[tasks.desk]\nagent = \"actor\"\nstuck_detection = false\n\
+         [tasks.{long}]\nagent = \"repeater\"\nstuck_detection = false\nloop_detection.cycle_len = 0\n\
+         [limits.run]\nturns = {steps}\ntool_calls = {steps}\n\
+         [plugins.repeater]\nsource = {actor}\ngrants.tools = [\"echo.*\"]\n\
+         config = {{ report = false, repeat = true, script = [{round}] }}\n\
          [plugins.actor]\nsource = {actor}\ngrants.tools = [\"echo.*\", \"asked.*\"]\n\
          config = {{ report = false, script = [{script}] }}\n\
          [plugins.echo]\nsource = {echo}\n[plugins.asked]\nsource = {echo}\n\

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::cli::{conclave, text};
 
 /// Each kind, and the result of its config's run.
-const KINDS: [(&str, &str); 11] = [
+const KINDS: [(&str, &str); 12] = [
     ("tool", "It has five words.\n"),
     ("agent", "It was lit in 1844.\n"),
     ("responder", "From nine to five.\n"),
@@ -28,6 +28,7 @@ const KINDS: [(&str, &str); 11] = [
         "I have noted all three.
 ",
     ),
+    ("channel", "It was lit in 1844.\n"),
     ("memory", "I will remember that.\n"),
     ("analyzer", "I was not allowed to remove it.\n"),
 ];

@@ -166,6 +166,7 @@ fn readers_of_a_server_that_is_killed_and_drained_get_each_record_once() {
         ends: 3,
         messages: 8,
         stalled: 3,
+        long_steps: 300,
         conclave: conclave_test_support::program(),
         guests: conclave_test_support::guests(),
         cache: conclave_test_support::cache(),

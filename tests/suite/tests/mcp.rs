@@ -122,12 +122,21 @@ fn no_server_outlives_its_host_whether_it_ends_or_is_killed() {
         eprintln!("skipped: there is no python3");
         return;
     }
+    // The host's supervisor, the server and what it started; a launcher has no word of it.
+    ended_with_its_host("unconfined = true", 3);
+    if crate::confined::confines() {
+        ended_with_its_host("unconfined = false", 2);
+    }
+}
+
+/// Checks that the processes of a server, so many of them, end with the host.
+fn ended_with_its_host(line: &str, processes: usize) {
     // A number that no other process of the machine has in its command line.
     let marker = format!("8{:07}", std::process::id());
     let config = format!(
         "entry = \"desk\"\n[models.default]\nkind = \"scripted\"\nreplies = \"replies.json\"\n\
          [plugins.desk]\nsource = \"stock:chat\"\ngrants.tools = [\"it.*\"]\ngrants.model = [\"default\"]\n\
-         [plugins.it]\nsource = {{ mcp = {{ command = [\"python3\", {:?}, \"stays\", {marker:?}] }} }}\n\
+         [plugins.it]\nsource = {{ mcp = {{ command = [\"python3\", {:?}, \"stays\", {marker:?}], {line} }} }}\n\
          [[policy]]\ntool = \"*\"\ndecide = \"allow\"\n[tasks.desk]\nagent = \"desk\"\n",
         data("hostile.py")
     );
@@ -139,8 +148,7 @@ fn no_server_outlives_its_host_whether_it_ends_or_is_killed() {
     for signal in ["-KILL", "-TERM"] {
         let mut command = rig.conclave(&["run", "go"]);
         let mut host = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        // The host's supervisor, the server and what it started.
-        until("the call", || (holding(&marker) == 3).then_some(()));
+        until("the call", || (holding(&marker) == processes).then_some(()));
         let sent = bare("kill").args([signal, &host.id().to_string()]).status();
         assert!(sent.is_ok_and(|sent| sent.success()));
         host.wait().unwrap();

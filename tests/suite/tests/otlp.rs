@@ -96,7 +96,16 @@ fn a_run_sends_spans_and_figures_and_its_texts_only_if_they_are_wanted() {
     let content = ("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true");
     let output = run(&rig, &[endpoint, content]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(collector.bodies("/v1/traces").contains("On the stove."));
+    let spans = collector.bodies("/v1/traces");
+    for part in ["On the stove.", "gen_ai.input.messages", "Where is the kettle?"] {
+        assert!(spans.contains(part), "{part}: {spans}");
+    }
+    // A viewer of traces alone gets no figures.
+    let traces = Collector::start("200 OK");
+    let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", traces.endpoint.as_str());
+    assert!(run(&rig, &[endpoint, ("OTEL_METRICS_EXPORTER", "none")]).status.success());
+    assert!(!traces.bodies("/v1/traces").is_empty());
+    assert!(traces.bodies("/v1/metrics").is_empty());
 }
 
 #[test]
@@ -106,7 +115,10 @@ fn a_collector_that_fails_is_reported_and_changes_no_run() {
     let output = run(&rig, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.endpoint)]);
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success() && stdout.contains("On the stove."), "{stdout} {stderr}");
-    assert_eq!(stderr.matches("gets no spans at present").count(), 1, "{stderr}");
+    for what in ["spans", "figures"] {
+        let line = format!("gets no {what} at present: the collector answered 503");
+        assert_eq!(stderr.matches(&line).count(), 1, "{stderr}");
+    }
     let output = run(&rig, &[("OTEL_EXPORTER_OTLP_ENDPOINT", "no address")]);
     assert!(text(&output.stderr).contains("http://127.0.0.1:4318"), "{}", text(&output.stderr));
     let disabled = [("OTEL_EXPORTER_OTLP_ENDPOINT", "no address"), ("OTEL_SDK_DISABLED", "true")];

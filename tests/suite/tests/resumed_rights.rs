@@ -355,7 +355,7 @@ fn another_tool_server_under_a_name_is_said() {
         let server = data("hostile.py");
         run.change(
             "[tasks.chat]",
-            &format!("[plugins.it]\nsource = {{ mcp = {{ command = [\"python3\", {server:?}, \"plain\"] }} }}\n[[policy]]\ntool = \"it.*\"\ndecide = \"allow\"\n[tasks.chat]"),
+            &format!("[plugins.it]\nsource = {{ mcp = {{ command = [\"python3\", {server:?}, \"plain\"], unconfined = true }} }}\n[[policy]]\ntool = \"it.*\"\ndecide = \"allow\"\n[tasks.chat]"),
         );
         run.change("\"workspace.*\"]", "\"workspace.*\", \"it.*\"]");
         let (name, id) = run.cut_off();

@@ -11,6 +11,7 @@ mod hooks;
 mod incidents;
 mod pages;
 pub(crate) mod people;
+mod plugin_channels;
 mod provider;
 #[cfg(unix)]
 mod reload;

@@ -17,6 +17,8 @@ mod cli_batch;
 mod cli_trace;
 mod commits;
 mod compile;
+#[cfg(target_os = "linux")]
+mod confined;
 mod consulting;
 mod contract;
 mod conversation;

@@ -237,6 +237,7 @@ pub(super) mod testing {
             sha256: "00".into(),
             mcp: false,
             server: String::new(),
+            confinement: None,
             provenance: Provenance::default(),
         };
         let dir = folder.to_string_lossy().into_owned();

@@ -185,6 +185,8 @@ pub(crate) enum NewKind {
     SimulatedUser,
     /// Receives the events of runs
     Observer,
+    /// Carries messages to people elsewhere, and theirs back
+    Channel,
     /// Shortens histories
     Condenser,
     /// Answers recalls
@@ -205,6 +207,7 @@ impl NewKind {
             Self::Judge => "judge",
             Self::SimulatedUser => "simulated-user",
             Self::Observer => "observer",
+            Self::Channel => "channel",
             Self::Condenser => "condenser",
             Self::Memory => "memory",
             Self::Analyzer => "analyzer",

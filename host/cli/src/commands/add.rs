@@ -4,6 +4,7 @@
 
 pub(crate) mod hints;
 mod questions;
+mod server;
 
 use std::collections::BTreeSet;
 
@@ -37,20 +38,16 @@ const TEXT: usize = 200;
 const COMMENT: usize = 100;
 
 pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> {
+    if let Some(command) = server_command(&args.source) {
+        return server::add(args, command, output).await;
+    }
     let file = ConfigFile::open(&args.file)?;
     let mut edit = file.edit()?;
     let fragments = fragments(&args.grants)?;
     let found = source::find(&args.source, |source| command_for(args, source)).await?;
     let manifest = &found.inspection.manifest;
     let name = name(args.name.as_deref(), &found)?;
-    if edit.plugins().contains(&name) {
-        let what = format!("{} already has a plugin {name}", show_path(&args.file));
-        return Err(CliError::usage(what).hint(format!(
-            "choose another name: conclave add {} --as NAME{}",
-            shell(&args.source),
-            file_option(&args.file)
-        )));
-    }
+    require_new(args, &edit.plugins(), &name)?;
     fragments.iter().try_for_each(|fragment| check_asked(&name, manifest, fragment))?;
     let quiet = output.result_only();
     let is_dev =
@@ -131,6 +128,26 @@ pub(crate) async fn add(args: &Add, output: OutputArgs) -> Result<u8, CliError> 
         hints::show(&hints, &args.file);
     }
     Ok(exit::OK)
+}
+
+/// The command of a server that is to be started; `None` for any other source.
+fn server_command(source: &str) -> Option<&str> {
+    let command = source.strip_prefix("mcp:")?.trim();
+    let is_address = ["//", "http:", "https:"].iter().any(|start| command.starts_with(start));
+    (!command.is_empty() && !is_address).then_some(command)
+}
+
+/// Refuses the name of a plugin that the config has.
+fn require_new(args: &Add, plugins: &[String], name: &str) -> Result<(), CliError> {
+    if !plugins.iter().any(|plugin| plugin == name) {
+        return Ok(());
+    }
+    let what = format!("{} already has a plugin {name}", show_path(&args.file));
+    Err(CliError::usage(what).hint(format!(
+        "choose another name: conclave add {} --as NAME{}",
+        shell(&args.source),
+        file_option(&args.file)
+    )))
 }
 
 /// Checks that a config trusts the component, before anything of it is compiled for its lock.

@@ -1,7 +1,7 @@
 //! `conclave plugin call SOURCE TOOL [JSON]`: calls one tool once, with only the grants on the
 //! command line. The result goes to stdout; logs, refusals and usage go to stderr.
 
-mod config;
+pub(crate) mod config;
 mod follower;
 
 use std::io::Read;
@@ -33,8 +33,12 @@ use crate::ui::show::trace::cost;
 use crate::ui::show::{BAD, FAINT, bytes, one_line, paint, plural};
 use crate::ui::stdout;
 
-pub(crate) use config::{granted, host};
+use config::{config as config_of, name};
+pub(crate) use config::{granted, host, host_with, of_source};
 use follower::CallFollower;
+
+/// The option that grants something for the call.
+const GRANT: &str = "--grant";
 
 pub(crate) async fn call(args: &CallArgs, output: OutputArgs) -> Result<u8, CliError> {
     let arguments = arguments(args.arguments.as_deref())?;
@@ -63,14 +67,14 @@ pub(crate) async fn once(
     subscribers: Subscribers,
 ) -> Result<(String, ToolRun), CliError> {
     let grants = fragments(&args.grants)?;
-    let name = config::name(found);
+    let name = name(found);
     let manifest = &found.inspection.manifest;
     grants.iter().try_for_each(|fragment| check_asked(&manifest.name, manifest, fragment))?;
-    let config = config::config(&found.place, &name, &grants, args, folder)?;
+    let config = config_of(&found.place, &name, &grants, args.into(), folder)?;
     if !found.inspection.kinds.contains(&PluginKind::Tools) {
         return Err(no_tools(found));
     }
-    let unfit = require_asked(&config, &name, manifest);
+    let unfit = require_asked(&config, &name, manifest, GRANT);
     if args.tool.is_none() || unfit.is_err() {
         let tools = setup::tools_of(host, found, follow).await;
         let tools = tools.map_err(|error| {
@@ -131,9 +135,9 @@ pub(crate) async fn strategy(
         // It only decides here: the channels are those of the room that asks it.
         grants.extend(fragments(&[format!("channels = [\"{TERMINAL}\"]")])?);
     }
-    let name = config::name(found);
-    let config = config::config(&found.place, &name, &grants, args, folder)?;
-    require_asked(&config, &name, manifest)?;
+    let name = name(found);
+    let config = config_of(&found.place, &name, &grants, args.into(), folder)?;
+    require_asked(&config, &name, manifest, GRANT)?;
     let prepared = host.prepare(&config, follow).await.map_err(|error| not_prepared(&error))?;
     Ok((PluginName::from(name), prepared))
 }
@@ -174,8 +178,16 @@ fn arguments(argument: Option<&str>) -> Result<Value, CliError> {
     })
 }
 
-/// Checks that the plugin's required capabilities are granted.
-fn require_asked(config: &Config, name: &str, manifest: &Manifest) -> Result<(), CliError> {
+/// Checks that the plugin's required capabilities are granted, which `option` does.
+///
+/// # Errors
+/// Names what is missing, and how to grant it.
+pub(crate) fn require_asked(
+    config: &Config,
+    name: &str,
+    manifest: &Manifest,
+    option: &str,
+) -> Result<(), CliError> {
     let Some(plugin) = config.plugins.get(name) else { return Ok(()) };
     // The host would refuse missing ones too; this error names the argument that grants each.
     let required = manifest.asks.iter().filter(|(_, ask)| !ask.optional);
@@ -200,12 +212,13 @@ fn require_asked(config: &Config, name: &str, manifest: &Manifest) -> Result<(),
         ));
     }
     let examples = missing.iter().filter_map(|(capability, _)| example_of(*capability));
-    let hows: Vec<String> = examples.map(|example| format!("--grant {}", shell(example))).collect();
+    let hows: Vec<String> =
+        examples.map(|example| format!("{option} {}", shell(example))).collect();
     Err(CliError::usage(format!("{} requires {}", manifest.name, whats.join(" and ")))
         .hint(format!("grant it for the call, such as {}", hows.join(" "))))
 }
 
-fn not_prepared(error: &PrepareError) -> CliError {
+pub(crate) fn not_prepared(error: &PrepareError) -> CliError {
     // Without lines of the generated config, which the user never sees.
     let say = |problems: &conclave_core::config::Problems| {
         problems.0.iter().map(|problem| problem.what.clone()).collect::<Vec<_>>().join("\n")
@@ -246,7 +259,7 @@ fn tool_name(
     Err(CliError::usage(format!("{what}\n{}", lines.join("\n"))))
 }
 
-fn no_tools(found: &LocatedComponent) -> CliError {
+pub(crate) fn no_tools(found: &LocatedComponent) -> CliError {
     CliError::usage(format!(
         "{} has no tools; it serves as {}",
         found.inspection.manifest.name,

@@ -98,6 +98,7 @@ pub(crate) async fn pin(
             sha256,
             mcp: false,
             server: String::new(),
+            confinement: None,
             provenance,
         },
     );

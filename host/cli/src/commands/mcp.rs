@@ -3,18 +3,25 @@
 
 #[cfg(unix)]
 mod client_pipes;
+mod reads;
 mod refusals;
+mod served;
 
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use conclave_core::config::ConfigProblem;
 use conclave_core::permissions::grants::ToolPattern;
 use conclave_core::types::ids::TaskName;
-use conclave_mcp::serve::{self, OfferError, Selection, ServeError, Service};
+use conclave_mcp::serve::{
+    self, ENDPOINT, OfferError, ReadObserver, Selection, ServedFile, Service,
+};
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{Prepared, RunOptions};
+use tokio::net::TcpListener;
 
 use crate::args::{Mcp, OutputArgs};
 use crate::program::error::CliError;
@@ -23,7 +30,7 @@ use crate::state::control_inbox::ControlListener;
 use crate::state::interrupted_runs::{CLIENT, give_up_calls};
 use crate::state::journals::{ClientCallIds, RunCommand, RunStorage};
 use crate::state::observers;
-use crate::state::setup::{self, EngineStart, Warnings};
+use crate::state::setup::EngineStart;
 use crate::state::store_address::with_named_store;
 use crate::state::telemetry;
 use crate::ui::interrupt::{Interrupts, terminated};
@@ -32,7 +39,9 @@ use crate::ui::show::trace::TracePrinter;
 use crate::ui::show::{head, plural};
 use crate::ui::stderr;
 use crate::ui::terminal::NoClient;
+use reads::ReadPrinter;
 use refusals::RefusalPrinter;
+use served::ServedPlugins;
 
 pub(crate) async fn mcp(
     args: Mcp,
@@ -43,36 +52,27 @@ pub(crate) async fn mcp(
         return Err(CliError::usage("--json cannot be used: stdout belongs to the client")
             .hint("leave it out"));
     }
+    let listener = match args.http {
+        Some(address) => Some(listen(address).await?),
+        None => None,
+    };
     let loading = Instant::now();
-    let (models, locked) = (args.model.models()?, args.locked.locked);
+    let locked = args.locked.locked;
     let engine = EngineStart::begin();
-    let config = setup::read_config(&args.file, &models)?;
-    let keep = with_named_store(&args.keep, &config)?;
-    let storage = RunStorage::open(&keep, RunCommand::bulk(CLIENT, &args.file, &config, locked))?;
+    let served = ServedPlugins::read(&args).await?;
+    let config = &served.config;
+    let keep = with_named_store(&args.keep, config)?;
+    let storage = RunStorage::open(&keep, RunCommand::bulk(CLIENT, &args.file, config, locked))?;
     // Before the first call of this process, whose calls would look interrupted too.
     if let Some(store) = storage.store() {
         give_up_calls(store);
     }
-    let host = Arc::new(setup::open_host_keeping(&args.file, &storage, engine)?);
-    let selection = Selection {
-        task: args.task.as_deref().map(TaskName::from),
-        patterns: args.tools.iter().map(|pattern| checked(pattern)).collect::<Result<_, _>>()?,
-        underscores: args.underscores,
-        ask: args.entry,
-    };
+    let host = Arc::new(served.open_host(&args.file, &storage, engine)?);
+    let selection = selection(&args)?;
     let holds =
         |prepared: &Prepared, warning: &ConfigProblem| !is_of_served(prepared, &selection, warning);
-    let prepared = Arc::new(
-        setup::prepare_and_warn(
-            &host,
-            (&args.file, &config),
-            locked,
-            output,
-            (Warnings::Counted, holds),
-        )
-        .await?
-        .0,
-    );
+    let prepared = served.prepare(&host, (&args.file, locked), output, holds).await?;
+    let prepared = Arc::new(prepared);
     let names = serve::names(&prepared, &selection).map_err(|error| {
         let failure = CliError::usage(error.to_string());
         let OfferError::NoTask(task) = &error else { return failure };
@@ -83,7 +83,11 @@ pub(crate) async fn mcp(
     if !output.quiet {
         head::print_served(&prepared, loading.elapsed());
         let count = plural(names.len() as u64, "tool", "tools");
-        let what = format!("serving {id}: {count} on stdin and stdout: {}", names.join(", "));
+        let place = match &listener {
+            Some((_, address)) => format!("at http://{address}{ENDPOINT}"),
+            None => "on stdin and stdout".to_owned(),
+        };
+        let what = format!("serving {id}: {count} {place}: {}", names.join(", "));
         stderr::note(what);
     }
     let ids = ClientCallIds::new(id);
@@ -110,18 +114,14 @@ pub(crate) async fn mcp(
         subscribers: Subscribers::new(subscribers),
         ..RunOptions::default()
     };
-    let service = Service { prepared, selection, options, blobs: Arc::clone(host.blobs()) };
+    let reads: Option<Arc<dyn ReadObserver>> = (!output.quiet)
+        .then(|| Arc::new(ReadPrinter(Arc::clone(&screen))) as Arc<dyn ReadObserver>);
+    let blobs = Arc::clone(host.blobs());
+    let service = Service { prepared, selection, options, blobs, reads };
     let _attending = storage.store().map(|store| ControlListener::begin(store, &host, &screen));
     interrupts.run_begins();
-    #[cfg(unix)]
-    let (from, to) = client_pipes::open();
-    #[cfg(not(unix))]
-    let (from, to) = (tokio::io::stdin(), tokio::io::stdout());
     let ended = tokio::select! {
-        served = serve::serve(service, from, to) => served.map(|()| exit::OK).map_err(|error| match error {
-            ServeError::Offer(error) => CliError::usage(error.to_string()),
-            error @ ServeError::Beginning(_) => CliError::usage(error.to_string()),
-        }),
+        served = serve_clients(service, listener) => served.map(|()| exit::OK),
         () = interrupts.next() => {
             host.stop_all("interrupted");
             Ok(exit::INTERRUPTED)
@@ -136,8 +136,64 @@ pub(crate) async fn mcp(
     ended
 }
 
+/// Listens at an address that only programs of this machine reach.
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), CliError> {
+    if !address.ip().is_loopback() {
+        return Err(CliError::usage(format!(
+            "--http {address}: other machines reach this address"
+        ))
+        .hint("its clients are not asked who they are: write 127.0.0.1 or [::1]"));
+    }
+    let unusable = |error: std::io::Error| CliError::usage(format!("--http {address}: {error}"));
+    let listener = TcpListener::bind(address).await.map_err(unusable)?;
+    let bound = listener.local_addr().map_err(unusable)?;
+    Ok((listener, bound))
+}
+
+/// Serves the client on stdin and stdout until it disconnects, or those of a listener for ever.
+async fn serve_clients(
+    service: Service,
+    listener: Option<(TcpListener, SocketAddr)>,
+) -> Result<(), CliError> {
+    let served = if let Some((listener, _)) = listener {
+        serve::serve_http(service, listener, std::future::pending()).await
+    } else {
+        #[cfg(unix)]
+        let (from, to) = client_pipes::open();
+        #[cfg(not(unix))]
+        let (from, to) = (tokio::io::stdin(), tokio::io::stdout());
+        serve::serve(service, from, to).await
+    };
+    served.map_err(|error| CliError::usage(error.to_string()))
+}
+
+/// What the arguments offer to clients.
+fn selection(args: &Mcp) -> Result<Selection, CliError> {
+    let folder = args.file.parent().unwrap_or(Path::new(""));
+    let file = |argument: &String| {
+        ServedFile::parse(argument, folder).map_err(|why| {
+            CliError::usage(format!("--resource {argument}: {why}")).hint(
+                "write such as --resource notes://plan=plan.md, or 'notes://{day}=days/{day}.md'",
+            )
+        })
+    };
+    let patterns = |option: &str, patterns: &[String]| {
+        patterns.iter().map(|pattern| checked(option, pattern)).collect::<Result<_, _>>()
+    };
+    Ok(Selection {
+        task: args.task.as_deref().map(TaskName::from),
+        patterns: patterns("--tools", &args.tools)?,
+        underscores: args.underscores,
+        ask: args.entry,
+        asked_arguments: patterns("--ask-arguments", &args.asked_arguments)?,
+        prompts: args.prompts.iter().map(|task| TaskName::from(task.as_str())).collect(),
+        files: args.resources.iter().map(file).collect::<Result<_, _>>()?,
+        runs: args.runs,
+    })
+}
+
 /// Parses `plugin.tool`, `plugin.*` or `*`.
-fn checked(pattern: &str) -> Result<ToolPattern, CliError> {
+fn checked(option: &str, pattern: &str) -> Result<ToolPattern, CliError> {
     let is_one = pattern == "*"
         || pattern
             .split_once('.')
@@ -145,7 +201,7 @@ fn checked(pattern: &str) -> Result<ToolPattern, CliError> {
     if is_one {
         return Ok(ToolPattern(pattern.to_owned()));
     }
-    Err(CliError::usage(format!("--tools {pattern} is not a pattern of tools"))
+    Err(CliError::usage(format!("{option} {pattern} is not a pattern of tools"))
         .hint("write `plugin.tool`, or `plugin.*` for all of a plugin"))
 }
 

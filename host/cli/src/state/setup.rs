@@ -165,7 +165,7 @@ fn unserved(config: &Config) -> impl Iterator<Item = ConfigProblem> {
     let channels = config.channels.iter().filter_map(|(channel, binding)| {
         let help = match binding.kind {
             _ if is_terminal(channel) => return None,
-            ChannelKind::Web | ChannelKind::Webhook => return None,
+            ChannelKind::Web | ChannelKind::Webhook | ChannelKind::Plugin => return None,
             ChannelKind::Voice if binding.simulate_ms.is_some() => return None,
             ChannelKind::Voice => {
                 "write `simulate = \"300 ms\"` to read it at the terminal, or run this config in a program that speaks"
@@ -180,14 +180,15 @@ fn unserved(config: &Config) -> impl Iterator<Item = ConfigProblem> {
         let problem = config.problem(ProblemCode::NoEffect, &path, what);
         Some(problem.as_warning().because(why).help(help))
     });
-    let takes = |kind| matches!(kind, ChannelKind::Web | ChannelKind::Webhook);
+    let takes =
+        |kind| matches!(kind, ChannelKind::Web | ChannelKind::Webhook | ChannelKind::Plugin);
     let mut bindings = config.channels.values();
     let is_served = bindings.any(|binding| takes(binding.kind) && binding.access.may_write());
     let gates = config.gates.iter().enumerate();
     let gates = gates.filter(move |(_, gate)| gate.on == GatePoint::Inbound && !is_served);
     channels.chain(gates.map(|(index, gate)| {
         let what = format!("the gate `{}` on \"inbound\" checks nothing", gate.plugin);
-        let why = "only `conclave serve` takes messages of channels, and no channel of kind `web` or `webhook` may send some";
+        let why = "only `conclave serve` takes messages of channels, and no channel of kind `web`, `webhook` or `plugin` may send some";
         let help = "add [channels.web] with `kind = \"web\"`, or run this config in a program that serves a channel";
         let problem = config.problem(ProblemCode::NoEffect, &format!("gates[{index}].on"), what);
         problem.as_warning().because(why).help(help)
@@ -304,6 +305,18 @@ pub(crate) fn open_host_keeping(
     engine: EngineStart,
 ) -> Result<Host, CliError> {
     Ok(Host::with_engine(engine.started()?, options_keeping(file, storage)))
+}
+
+/// Does the same with plugins of the program's own.
+#[cfg(feature = "mcp")]
+pub(crate) fn open_host_keeping_with(
+    native: Vec<conclave_runtime::native::Plugin>,
+    file: &Path,
+    storage: &RunStorage,
+    engine: EngineStart,
+) -> Result<Host, CliError> {
+    let options = HostOptions { native, ..options_keeping(file, storage) };
+    Ok(Host::with_engine(engine.started()?, options))
 }
 
 /// Opens a host for each of several configs. They share the engine, and so its limits of this

@@ -15,6 +15,8 @@ use crate::ui::stderr;
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 /// Turns all of it off.
 const DISABLED: &str = "OTEL_SDK_DISABLED";
+/// The exporter of figures; `none` for collectors that take none.
+const FIGURES: &str = "OTEL_METRICS_EXPORTER";
 /// Whether texts are sent too.
 const CONTENT: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
 
@@ -30,11 +32,13 @@ pub(crate) fn begin(output: OutputArgs) -> Result<(), CliError> {
         stderr::note(format!("{what} go to the collector {collector}"));
     }
     let address = collector.clone();
-    let report = move |why: &str| {
+    let report = move |what: &str, why: &str| {
         let why = printable(why);
-        stderr::styled(ODD, format!("the collector {address} gets no spans at present: {why}"));
+        stderr::styled(ODD, format!("the collector {address} gets no {what} at present: {why}"));
     };
-    let options = ExportOptions { endpoint, has_content, report: Arc::new(report) };
+    let has_figures = variable(FIGURES).is_none_or(|exporter| exporter.trim() != "none");
+    let report = Arc::new(report);
+    let options = ExportOptions { endpoint, has_content, has_figures, report };
     let export = Export::begin(options).map_err(|error| {
         CliError::usage(format!("{ENDPOINT}={collector} cannot be used: {error}"))
             .hint("name the collector as http://HOST:PORT, such as http://127.0.0.1:4318")

@@ -90,6 +90,7 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
     check_lookalikes(config, &mut problems);
     check_gates(config, plugins, &mut problems);
     check_observers(config, plugins, &mut problems);
+    check_channels(config, plugins, &mut problems);
     check_chosen_strategies(config, plugins, &mut problems);
     tools::check_patterns(config, plugins, &mut problems);
     let admitted = tools::admitted(plugins);
@@ -189,8 +190,9 @@ fn limits_of(config: &Config, name: &PluginName, plugin: &PluginConfig) -> Plugi
 
 /// Reports gates whose plugin does not export `gate`.
 fn check_gates(config: &Config, plugins: &Plugins, problems: &mut Problems) {
-    let gates = config.gates.iter().map(|gate| &gate.plugin);
-    check_entries(config, plugins, ("gates", PluginKind::Gate), gates, problems);
+    let gates = config.gates.iter().map(|gate| &gate.plugin).enumerate();
+    let gates = gates.map(|(index, plugin)| (format!("gates[{index}]"), plugin));
+    check_entries(config, plugins, PluginKind::Gate, gates, problems);
 }
 
 /// Reports strategies that an agent may choose and that are none.
@@ -213,30 +215,41 @@ fn check_chosen_strategies(config: &Config, plugins: &Plugins, problems: &mut Pr
 
 /// Reports observers whose plugin does not export `observer`.
 fn check_observers(config: &Config, plugins: &Plugins, problems: &mut Problems) {
-    let observers = config.observers.iter().map(|observer| &observer.plugin);
-    check_entries(config, plugins, ("observers", PluginKind::Observer), observers, problems);
+    let observers = config.observers.iter().map(|observer| &observer.plugin).enumerate();
+    let observers = observers.map(|(index, plugin)| (format!("observers[{index}]"), plugin));
+    check_entries(config, plugins, PluginKind::Observer, observers, problems);
 }
 
-/// Reports the plugins of a list of the config that lack the export of the list's kind.
+/// Reports channels whose plugin does not export `channel`.
+fn check_channels(config: &Config, plugins: &Plugins, problems: &mut Problems) {
+    let channels = config.channels.iter().filter_map(|(channel, binding)| {
+        Some((format!("channels.{channel}"), binding.plugin.as_ref()?))
+    });
+    check_entries(config, plugins, PluginKind::Channel, channels, problems);
+}
+
+/// Reports the plugins of these tables of the config that lack the export of the table's kind.
 fn check_entries<'c>(
     config: &Config,
     plugins: &Plugins,
-    (list, kind): (&str, PluginKind),
-    entries: impl Iterator<Item = &'c PluginName>,
+    kind: PluginKind,
+    entries: impl Iterator<Item = (String, &'c PluginName)>,
     problems: &mut Problems,
 ) {
-    for (index, plugin) in entries.enumerate() {
+    for (table, plugin) in entries {
         let Some(facts) = plugins.get(plugin).filter(|facts| !facts.kinds.contains(&kind)) else {
             continue;
         };
         let what = format!("the plugin `{plugin}` exports no `{}`", kind.as_str());
         let help = others(plugins, kind).map(|others| format!("plugins here that do: {others}"));
         let help = help.unwrap_or_else(|| {
-            format!("leave this [[{list}]] out, or take a plugin that exports `{}`", kind.as_str())
+            let list = table.split_once('[').map(|(list, _)| format!("[{list}]"));
+            let table = list.as_ref().unwrap_or(&table);
+            format!("leave this [{table}] out, or take a plugin that exports `{}`", kind.as_str())
         });
         problems.push(
             config
-                .problem(ProblemCode::WrongPluginKind, &format!("{list}[{index}].plugin"), what)
+                .problem(ProblemCode::WrongPluginKind, &format!("{table}.plugin"), what)
                 .because(exports(facts))
                 .help(help),
         );

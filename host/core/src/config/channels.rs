@@ -8,13 +8,36 @@ use toml::de::DeValue;
 use super::TERMINAL;
 use super::endpoints::{self, ChannelEndpoint};
 use super::grants::names_of;
-use super::keys::CHANNELS;
+use super::keys::ValueShape::{Choice, Duration, Either, Flag, Table as Inner, Whole};
+use super::keys::{CHANNEL_SECRET, CHANNELS, ConfigKey, TEXT, TEXTS, key};
 use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::references::References;
 use crate::types::channel::{Binding, ChannelKind, Visibility};
 use crate::types::ids::ChannelId;
 use crate::types::wording::{array, code};
+
+#[rustfmt::skip]
+pub(super) const KEYS: &[ConfigKey] = &[
+    key(CHANNELS, "kind", Choice(&["text", "web", "voice", "agent", "webhook", "plugin"]), r#"kind = "voice""#, "`text` (a terminal or other text), `web`, `voice`, `agent` (a remote agent), or `webhook` and `plugin`, which the host serves itself. A remote agent gets no messages, and its messages reach an agent of the room only if they address it.").otherwise("required, except for `terminal`"),
+    key(CHANNELS, "access", Choice(&["read-write", "read-only", "write-only", "none"]), r#"access = "read-only""#, "Whether the channel receives messages, and whether it may send them.").word("read-write"),
+    key(CHANNELS, "visibility", Either(&[Choice(&["all", "none", "people", "agents"]), TEXTS]), r#"visibility = ["desk"]"#, "Who gets its messages: `all`, `none`, `people` (channels that lead to people), `agents`, or a list of channels and tasks.").word("all"),
+    key(CHANNELS, "muted", Flag, "muted = true", "Whether the channel receives no messages. It may still send them.").flag(false),
+    key(CHANNELS, "rate", Whole { least: 1, most: 1_000_000 }, "rate = 5", "The maximum number of messages that it may send in one second."),
+    key(CHANNELS, "simulate", Duration { least: 1, most: 60_000 }, r#"simulate = "40 ms""#, "For `voice` without a client program: the simulated speaking time for one word, during which the channel is busy."),
+    key(CHANNELS, "plugin", TEXT, r#"plugin = "slack""#, "For `plugin`: the channel plugin. Only this entry lets it read messages of rooms and bring some.").otherwise("required for `plugin`"),
+    key(CHANNELS, "senders", TEXTS, r#"senders = ["U024BE7LH"]"#, "For `plugin`: the people who may speak, by their ids in the service; `*` stands for everyone.").otherwise("required for a `plugin` that sends messages"),
+    key(CHANNELS, "url", TEXT, r#"url = "https://hooks.example.org/conclave""#, "For `webhook`: the URL to which its messages are sent.").otherwise("required for a webhook that receives messages"),
+    key(CHANNELS, "secret", Inner(CHANNEL_SECRET), r#"secret = { env = "HOOK_SECRET" }"#, "For `webhook`: the source of the secret with which messages are signed in both directions, `whsec_` and 24 to 64 bytes in base64. For `plugin`: the secret with which the plugin has the host verify what comes in.").otherwise("required for `webhook`, and for a `plugin` that sends messages"),
+    key(CHANNELS, "sender", TEXT, r#"sender = "monitoring""#, "For `webhook`: the sender of the messages that come in.").otherwise("the channel's name"),
+    key(CHANNELS, "private", TEXTS, r#"private = ["127.0.0.1"]"#, "For `webhook`: the private addresses and networks to which the host may connect."),
+    key(CHANNELS, "attempts", Whole { least: 1, most: 20 }, "attempts = 3", "For `webhook` and `plugin`: the maximum number of attempts at one message. The pauses between them grow from a second to half a minute.").count(ChannelEndpoint::ATTEMPTS as u64),
+    key(CHANNELS, "timeout", Duration { least: 100, most: 3_600_000 }, r#"timeout = "5 min""#, "For `webhook` and `plugin`: the time limit of all attempts at one message together.").time(ChannelEndpoint::TIMEOUT_MS),
+    key(CHANNELS, "deduplicates", Flag, "deduplicates = true", "For `webhook` and `plugin`: whether the receiver drops a repeated message by its id. Only then is a message with an unknown outcome sent again.").flag(false),
+    key(CHANNEL_SECRET, "env", TEXT, r#"env = "HOOK_SECRET""#, "An environment variable."),
+    key(CHANNEL_SECRET, "file", TEXT, r#"file = "hook.secret""#, "A file, from the config's folder; its first line is the secret."),
+    key(CHANNEL_SECRET, "command", TEXTS, r#"command = ["pass", "show", "hook"]"#, "A program and its arguments; the first line of its output is the secret."),
+];
 
 /// The words of `visibility`, which are no valid channel names.
 const WORDS: [&str; 4] = ["all", "none", "people", "agents"];
@@ -48,7 +71,7 @@ pub(crate) fn read_all(
         }
         let table = table.checked(reader);
         let mut binding = read(reader, references, &table, name == TERMINAL);
-        let endpoint = endpoints::read(reader, folder, &table, &mut binding);
+        let endpoint = endpoints::read(reader, references, folder, &table, &mut binding);
         endpoints.extend(endpoint.map(|endpoint| (ChannelId::from(name), endpoint)));
         channels.insert(ChannelId::from(name), binding);
     }

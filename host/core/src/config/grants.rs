@@ -43,8 +43,9 @@ const HISTORY: &str = "plugins.NAME.grants.history";
 const EXEC: &str = "plugins.NAME.grants.exec";
 const KV: &str = "plugins.NAME.grants.kv";
 
-/// `CONNECT` and `TRACE` are for proxies.
-const METHODS: &ValueShape = &Choice(&["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
+/// `CONNECT` is for tunnels of confined servers. `TRACE` is for proxies.
+const METHODS: &ValueShape =
+    &Choice(&["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT"]);
 /// The default of what narrows a grant.
 const AS_GRANTED: &str = "as granted";
 
@@ -63,7 +64,7 @@ pub(super) const KEYS: &[ConfigKey] = &[
     key(GRANTS, "history", Either(&[Flag, Table(HISTORY)]), "grants.history = true", "The conversation of the tasks that call its tools: the message with the call, the task's inputs, the newest messages."),
     key(GRANTS, "exec", Either(&[TEXTS, Table(EXEC)]), r#"grants.exec = ["/usr/bin/git status"]"#, "The commands of this machine that its tools may run, outside the sandbox: the path of a program and a word for each argument. `*` stands for any characters, but for no option, and a last word `**` for any further arguments."),
     key(FETCH, "urls", List(&Either(&[TEXT, Table(FETCH_RULE)])), r#"urls = ["https://api.example.org/v1/*"]"#, "Scheme, host (`*.NAME` for all subdomains), port and path. A `*` at the end matches any rest.").required(),
-    key(FETCH, "methods", List(METHODS), r#"methods = ["GET"]"#, "The methods for all of `urls`.").words(&["GET", "HEAD"]),
+    key(FETCH, "methods", List(METHODS), r#"methods = ["GET"]"#, "The methods for all of `urls`. `CONNECT` is for MCP servers: a tunnel to the host, in which nothing is checked.").words(&["GET", "HEAD"]),
     key(FETCH, "headers", TEXTS, r#"headers = ["x-api-version"]"#, "The request headers that are allowed besides the usual ones (`accept`, `content-type`, `authorization` and similar)."),
     key(FETCH, "private", TEXTS, r#"private = ["127.0.0.1"]"#, "The private addresses and networks that are allowed."),
     key(FETCH, "requests", COUNT, "requests = 100", "The maximum number of requests in the whole run.").count(FetchGrant::REQUESTS),
@@ -326,9 +327,7 @@ fn exec(reader: &mut ConfigReader, folder: &str, item: &SpannedValue<'_>) -> Opt
     let Some(table) = table else { return Some(grant) };
     for (key, field) in [("read", &mut grant.read), ("starts", &mut grant.starts)] {
         if let Some(item) = table.get(key) {
-            let paths = item.list(reader).unwrap_or_default();
-            let paths = paths.iter().filter_map(|item| plugin::path(reader, item, folder));
-            *field = paths.map(|place| place.path).collect();
+            *field = plugin::paths(reader, &item, folder);
         }
     }
     if let Some(item) = table.get("env") {

@@ -1,6 +1,6 @@
 //! Every key of conclave.toml, declared once: its name, the form of its value, its default and its
-//! documentation. Those of grants and scopes stand in `grants.rs`, beside their reading; `KEYS` has
-//! all. The reader accepts exactly these keys and takes bounds and words from here; the JSON Schema
+//! documentation. Those of grants and scopes stand in `grants.rs`, and those of channels in
+//! `channels.rs`, beside their reading; `KEYS` has all. The reader accepts exactly these keys and takes bounds and words from here; the JSON Schema
 //! and the reference page are generated from the same list.
 
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use ValueShape::{
     Text, Texts, Whole,
 };
 
-use super::{ChannelEndpoint, ModelServerConfig, OidcConfig, grants};
+use super::{ModelServerConfig, OidcConfig, ServerLimits, channels, grants};
 use crate::policy::roles::Role;
 use crate::setup::{CondenseRules, GateRule, LoopRules, ObserverRule};
 use crate::types::delegation::CONVERSATION_MAX;
@@ -288,8 +288,9 @@ const UNLESS_LANGROID: &str = "`false`; with `compat = \"langroid\"`, `true`";
 
 /// All keys, in the order of a manual.
 pub static KEYS: LazyLock<Vec<ConfigKey>> = LazyLock::new(|| {
-    [SETUP, grants::KEYS, CALL_LIMITS, grants::EXEC_KEYS, TASKS, grants::SCOPE_KEYS, OTHERS]
-        .concat()
+    let tasks = [TASKS, grants::SCOPE_KEYS, TASK_PARTS].concat();
+    let plugins = [grants::KEYS, CALL_LIMITS, grants::EXEC_KEYS].concat();
+    [SETUP, &plugins, &tasks, channels::KEYS, OTHERS].concat()
 });
 
 /// A table: one key per line.
@@ -361,17 +362,24 @@ const SETUP: &[ConfigKey] = &[
     key(SECRET_FROM, "env", TEXT, r#"env = "MET_TOKEN""#, "An environment variable."),
     key(SECRET_FROM, "file", TEXT, r#"file = "token.txt""#, "A file, from the config's folder; its first line is the secret."),
     key(SECRET_FROM, "command", TEXTS, r#"command = ["pass", "show", "met"]"#, "A program and its arguments; the first line of its output is the secret."),
-    key(PLUGIN, "source", Either(&[TEXT, Table(SOURCE)]), r#"source = "./x.wasm""#, "`stock:NAME`, the path of a .wasm file from the config's folder, `https://…#sha256=…`, `oci://…` by tag or digest, or a table for an MCP server. The lock pins the digest of a tag.").required(),
+    key(PLUGIN, "source", Either(&[TEXT, Table(SOURCE)]), r#"source = "./x.wasm""#, "`stock:NAME`, the path of a .wasm file from the config's folder, `https://…#sha256=…`, `oci://…` by tag or digest, `mcp:COMMAND`, or a table for an MCP server. The lock pins the digest of a tag.").required(),
     key(PLUGIN, "require_signed", Table(SIGNATURES), r#"require_signed = { threshold = 2, keys = ["alice", "bob"] }"#, "The signatures that this component needs, in place of those that `[trust]` requires.").otherwise("as in `[trust]`"),
     key(PLUGIN, "grants", Table(GRANTS), r#"grants.tools = ["search.*"]"#, "The capabilities of the plugin. What is not listed is denied."),
     key(PLUGIN, "limits", Table(LIMITS), r#"limits = { memory = "64 MiB" }"#, "The limits of one call of the plugin."),
     key(PLUGIN, "config", Free, r#"config = { units = "celsius" }"#, "The plugin's own settings."),
     key(PLUGIN, "describe", Texts, r#"describe = { "get_issue" = "An issue of our tracker, with its comments.", "get_issue.number" = "The number behind the #." }"#, "Descriptions of its tools in place of its own, by `TOOL`, and of their arguments, by `\"TOOL.ARGUMENT\"`; the names are those here. For a tool of a server or a component that says too little to a model. The lock pins the plugin's own texts."),
-    key(SOURCE, "mcp", Table(MCP), r#"mcp = { command = ["my-server"] }"#, "A server that speaks the Model Context Protocol: a program, or a URL. It runs outside the sandbox, and grants do not restrict it.").required(),
-    key(MCP, "command", TEXTS, r#"command = ["my-server", "--stdio"]"#, "The program and its arguments. It runs with your permissions, outside the sandbox, and communicates over stdin and stdout.").otherwise("required without `url`"),
-    key(MCP, "env", Texts, r#"env = { LANG = "C.UTF-8" }"#, "Its environment variables besides `PATH` and `HOME`. Not for secrets."),
+    key(SOURCE, "mcp", Table(MCP), r#"mcp = { command = ["my-server"] }"#, "A server that speaks the Model Context Protocol: a program, which `grants.files` and `grants.fetch` restrict, or a URL. In short `source = \"mcp:my-server --stdio\"`.").required(),
+    key(MCP, "command", TEXTS, r#"command = ["my-server", "--stdio"]"#, "The program and its arguments. The kernel confines it to the grants of the plugin; it communicates over stdin and stdout.").otherwise("required without `url`"),
+    key(MCP, "env", Texts, r#"env = { LANG = "C.UTF-8" }"#, "Its environment variables besides `PATH`, `HOME` and `TMPDIR`. Not for secrets."),
     key(MCP, "keys", Free, r#"keys = { API_KEY = { env = "API_KEY" } }"#, "Its environment variables that hold keys, each with a source: `env`, `file` or `command`."),
     key(MCP, "cwd", TEXT, r#"cwd = "servers""#, "Its working directory, from the config's folder.").otherwise("the config's folder"),
+    key(MCP, "unconfined", Flag, "unconfined = false", "Whether it runs with your permissions, your files and your network, so that no grant holds it back.").flag(false),
+    key(MCP, "read", TEXTS, r#"read = ["/opt/node"]"#, "Files and folders of this machine that it may read, besides `grants.files`, those of the system, and those of its interpreter and package; from the config's folder."),
+    key(MCP, "starts", TEXTS, r#"starts = ["/usr/bin/git"]"#, "The programs that it may start, or folders of programs, besides itself and its interpreter; from the config's folder."),
+    key(MCP, "memory", Size { least: 1 << 20, most: COUNT_MAX }, r#"memory = "1 GiB""#, "The limit of memory of the program and all that it starts.").size(ServerLimits::MEMORY),
+    key(MCP, "cpu", Duration { least: 1_000, most: 604_800_000 }, r#"cpu = "1 h""#, "The limit of computing time from its start, with all that it starts. It is started anew at the next call.").time(ServerLimits::CPU_MS),
+    key(MCP, "processes", Whole { least: 1, most: 4_096 }, "processes = 128", "The maximum number of processes and threads at once, of the program and all that it starts.").count(ServerLimits::PROCESSES as u64),
+    key(MCP, "file_size", Size { least: 4 << 10, most: COUNT_MAX }, r#"file_size = "64 MiB""#, "The size limit of a file that it writes.").size(ServerLimits::FILE_SIZE),
     key(MCP, "url", TEXT, r#"url = "http://127.0.0.1:3000/mcp""#, "The URL of a running server.").otherwise("required without `command`"),
     key(MCP, "key", Table(MCP_KEY), r#"key = { env = "MY_KEY" }"#, "The source of the key for `url`, which is sent as a bearer token."),
     key(MCP, "tools", TEXTS, r#"tools = ["get_issue", "list_*"]"#, "The tools to serve, by the server's names or the names here; `*` at the end stands for any rest. Of more than 256 the first 256 that the server lists are served.").otherwise("all"),
@@ -475,7 +483,7 @@ const TASKS: &[ConfigKey] = &[
 ];
 
 #[rustfmt::skip]
-const OTHERS: &[ConfigKey] = &[
+const TASK_PARTS: &[ConfigKey] = &[
     key(BACKGROUND, "channels", TEXTS, r#"channels = ["terminal"]"#, "The channels that a background task may use if its call names none."),
     key(BACKGROUND, "wait", Flag, "wait = true", "Whether each call waits for the result and returns it.").flag(false),
     key(BACKGROUND, "cache", TIME, r#"cache = "5 min""#, "How long an equal call returns the result of an earlier one that completed."),
@@ -513,22 +521,10 @@ const OTHERS: &[ConfigKey] = &[
     key(NO_TOOL, "nudge", TEXT, r#"nudge = "Call a tool.""#, "A text that is returned to the agent.").otherwise("required without `tool`"),
     key(NO_TOOL, "tool", TEXT, r#"tool = "search.find""#, "A tool that is called, under the agent's name for it.").otherwise("required without `nudge`"),
     key(NO_TOOL, "arguments", Free, r#"arguments = { query = "news" }"#, "The arguments of that call."),
-    key(CHANNELS, "kind", Choice(&["text", "web", "voice", "agent", "webhook"]), r#"kind = "voice""#, "`text` (a terminal or other text), `web`, `voice`, `agent` (a remote agent), or `webhook`, which the host serves itself. A remote agent gets no messages, and its messages reach an agent of the room only if they address it.").otherwise("required, except for `terminal`"),
-    key(CHANNELS, "access", Choice(&["read-write", "read-only", "write-only", "none"]), r#"access = "read-only""#, "Whether the channel receives messages, and whether it may send them.").word("read-write"),
-    key(CHANNELS, "visibility", Either(&[Choice(&["all", "none", "people", "agents"]), TEXTS]), r#"visibility = ["desk"]"#, "Who gets its messages: `all`, `none`, `people` (channels that lead to people), `agents`, or a list of channels and tasks.").word("all"),
-    key(CHANNELS, "muted", Flag, "muted = true", "Whether the channel receives no messages. It may still send them.").flag(false),
-    key(CHANNELS, "rate", Whole { least: 1, most: 1_000_000 }, "rate = 5", "The maximum number of messages that it may send in one second."),
-    key(CHANNELS, "simulate", Duration { least: 1, most: 60_000 }, r#"simulate = "40 ms""#, "For `voice` without a client program: the simulated speaking time for one word, during which the channel is busy."),
-    key(CHANNELS, "url", TEXT, r#"url = "https://hooks.example.org/conclave""#, "For `webhook`: the URL to which its messages are sent.").otherwise("required for a webhook that receives messages"),
-    key(CHANNELS, "secret", Table(CHANNEL_SECRET), r#"secret = { env = "HOOK_SECRET" }"#, "For `webhook`: the source of the secret with which messages are signed in both directions, `whsec_` and 24 to 64 bytes in base64.").otherwise("required for `webhook`"),
-    key(CHANNELS, "sender", TEXT, r#"sender = "monitoring""#, "For `webhook`: the sender of the messages that come in.").otherwise("the channel's name"),
-    key(CHANNELS, "private", TEXTS, r#"private = ["127.0.0.1"]"#, "For `webhook`: the private addresses and networks to which the host may connect."),
-    key(CHANNELS, "attempts", Whole { least: 1, most: 20 }, "attempts = 3", "For `webhook`: the maximum number of attempts at one message. The pauses between them grow from a second to half a minute.").count(ChannelEndpoint::ATTEMPTS as u64),
-    key(CHANNELS, "timeout", Duration { least: 100, most: 3_600_000 }, r#"timeout = "5 min""#, "For `webhook`: the time limit of all attempts at one message together.").time(ChannelEndpoint::TIMEOUT_MS),
-    key(CHANNELS, "deduplicates", Flag, "deduplicates = true", "For `webhook`: whether the receiver drops a repeated message by its id. Only then is a message with an unknown outcome sent again.").flag(false),
-    key(CHANNEL_SECRET, "env", TEXT, r#"env = "HOOK_SECRET""#, "An environment variable."),
-    key(CHANNEL_SECRET, "file", TEXT, r#"file = "hook.secret""#, "A file, from the config's folder; its first line is the secret."),
-    key(CHANNEL_SECRET, "command", TEXTS, r#"command = ["pass", "show", "hook"]"#, "A program and its arguments; the first line of its output is the secret."),
+];
+
+#[rustfmt::skip]
+const OTHERS: &[ConfigKey] = &[
     key(GATES, "on", Choice(&["inbound", "delegate", "deliver", "subtask", "outbound", "tool-call", "tool-result"]), r#"on = "delegate""#, "What it checks: `inbound`, messages from channels; `delegate`, background tasks; `deliver`, results and announcements; `subtask`, messages to sub-tasks and delegates and their results; `outbound`, questions, talk and answers for people; `tool-call`, the arguments of calls of tools; `tool-result`, their results.").required(),
     key(GATES, "plugin", TEXT, r#"plugin = "guard""#, "The gate plugin. It allows, changes or blocks a text.").required(),
     key(GATES, "tools", TEXTS, r#"tools = ["mail.*"]"#, "For `tool-call` and `tool-result`: the tools whose calls or results it checks. `*` matches any text.").otherwise("all tools"),

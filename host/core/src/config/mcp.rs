@@ -1,5 +1,5 @@
-//! `source = { mcp = { … } }`: an external tool server, started here or reached at a URL. Does not
-//! speak its protocol.
+//! `source = { mcp = { … } }`: an external tool server, started here or reached at a URL; in short
+//! `source = "mcp:COMMAND"`. Does not speak its protocol.
 
 use std::collections::BTreeMap;
 
@@ -8,6 +8,7 @@ use super::keys::{MCP, MCP_KEY, SOURCE};
 use super::problem_code::ProblemCode;
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::{ConfigPath, KeyRef, address, model};
+use crate::types::text::read_command;
 use crate::types::wording::code;
 
 /// The limit of variables in a server's environment.
@@ -77,16 +78,19 @@ fn is_meant(entry: &str, name: &str) -> bool {
 /// The way to reach the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum McpReach {
-    /// A program that is started here with the operator's permissions, in no sandbox.
+    /// A program that is started here.
     Program {
         /// The program and its arguments; never empty.
         command: Vec<String>,
-        /// Environment variables besides `PATH` and `HOME`.
+        /// Environment variables besides `PATH`, `HOME` and those of its confinement.
         env: BTreeMap<String, String>,
         /// Environment variables whose values are read from a key source.
         keys: BTreeMap<String, KeyRef>,
         /// The working directory.
         cwd: ConfigPath,
+        /// What the kernel holds it to, besides the plugin's grants; `None` for a program with the
+        /// operator's permissions, in no sandbox.
+        confined: Option<ServerLimits>,
     },
     /// A running server.
     Address {
@@ -96,11 +100,61 @@ pub enum McpReach {
     },
 }
 
+/// The confinement of a server's program, besides `grants.files` and `grants.fetch`. Its limits are
+/// of the program and all that it starts, from its start to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerLimits {
+    /// Files and folders that it may read, besides those of its interpreter and its package.
+    pub read: Vec<String>,
+    /// Programs that it may start, and folders of such, besides itself and its interpreter.
+    pub starts: Vec<String>,
+    /// The limit of memory in bytes.
+    pub memory: u64,
+    /// The limit of computing time in milliseconds.
+    pub cpu_ms: u64,
+    /// The limit of processes and threads at once.
+    pub processes: u32,
+    /// The size limit of a file that it writes, in bytes.
+    pub file_size: u64,
+}
+
+impl ServerLimits {
+    /// The default limit of memory, in bytes: interpreters map more than they use.
+    pub(crate) const MEMORY: u64 = 1 << 30;
+    /// The default limit of computing time, in milliseconds. A server lives for days.
+    pub(crate) const CPU_MS: u64 = 3_600_000;
+    pub(crate) const PROCESSES: u32 = 128;
+    /// The default size limit of a written file, in bytes.
+    pub(crate) const FILE_SIZE: u64 = 64 << 20;
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self {
+            read: Vec::new(),
+            starts: Vec::new(),
+            memory: Self::MEMORY,
+            cpu_ms: Self::CPU_MS,
+            processes: Self::PROCESSES,
+            file_size: Self::FILE_SIZE,
+        }
+    }
+}
+
 impl McpSource {
     /// Whether this host starts it as code outside any sandbox.
     #[must_use]
-    pub fn is_started_here(&self) -> bool {
-        matches!(self.reach, McpReach::Program { .. })
+    pub fn is_unconfined(&self) -> bool {
+        matches!(self.reach, McpReach::Program { confined: None, .. })
+    }
+
+    /// The limits of the program that this host starts and confines; `None` for any other server.
+    #[must_use]
+    pub fn confined(&self) -> Option<&ServerLimits> {
+        match &self.reach {
+            McpReach::Program { confined, .. } => confined.as_ref(),
+            McpReach::Address { .. } => None,
+        }
     }
 }
 
@@ -134,6 +188,48 @@ pub(crate) fn source(
         }
     };
     source.map(|source| McpSource { tools, ..source })
+}
+
+/// Reads `mcp:COMMAND`: a program that is confined, with the default limits.
+pub(crate) fn short_source(
+    reader: &mut ConfigReader,
+    item: &SpannedValue<'_>,
+    command: &str,
+    folder: &str,
+) -> Option<McpSource> {
+    let Some((program, arguments)) =
+        read_command(command).filter(|(program, _)| !program.is_empty())
+    else {
+        let help = "write the program and its arguments, as `source = \"mcp:my-server --stdio\"`";
+        item.wrong(reader, "names no program", help.to_owned());
+        return None;
+    };
+    let words = [program].into_iter().chain(arguments).collect();
+    let (env, keys) = (BTreeMap::new(), BTreeMap::new());
+    let cwd = model::config_path(folder, ".");
+    Some(started(words, folder, |command| McpReach::Program {
+        command,
+        env,
+        keys,
+        cwd,
+        confined: Some(ServerLimits::default()),
+    }))
+}
+
+/// Returns the source of a program, with its first word resolved.
+fn started(
+    mut words: Vec<String>,
+    folder: &str,
+    reach: impl FnOnce(Vec<String>) -> McpReach,
+) -> McpSource {
+    let first = &mut words[0];
+    let label = format!("mcp {}", first.rsplit('/').next().unwrap_or(first));
+    // A path is relative to the config's folder, as everywhere; a bare name is searched on the
+    // PATH.
+    if first.contains('/') {
+        *first = model::config_path(folder, first).path;
+    }
+    McpSource { reach: reach(words), tools: ServerTools::default(), label }
 }
 
 /// Returns the entries of `tools`.
@@ -214,20 +310,36 @@ fn program(
         .get("cwd")
         .and_then(|item| super::plugin::path(reader, &item, folder))
         .unwrap_or_else(here);
-    let mut words = model::command(reader, command)?;
+    let confined = confined(reader, table, folder);
+    let words = model::command(reader, command)?;
     if words.iter().any(|word| word.contains('\0')) {
         command.wrong(reader, "has a NUL character in it", None);
         return None;
     }
-    let first = &mut words[0];
-    let label = format!("mcp {}", first.rsplit('/').next().unwrap_or(first));
-    // A path is relative to the config's folder, as everywhere; a bare name is searched on the
-    // PATH.
-    if first.contains('/') {
-        *first = model::config_path(folder, first).path;
+    Some(started(words, folder, |command| McpReach::Program { command, env, keys, cwd, confined }))
+}
+
+/// The keys of a confined program.
+const CONFINED: &[&str] = &["read", "starts", "memory", "cpu", "processes", "file_size"];
+
+/// Reads the confinement of a program; `None` with `unconfined = true`.
+fn confined(reader: &mut ConfigReader, table: &Table<'_>, folder: &str) -> Option<ServerLimits> {
+    if table.read(reader, "unconfined") == Some(true) {
+        let whom = "a server that is confined";
+        not_for(reader, table, CONFINED, whom, "leave it out, or `unconfined`");
+        return None;
     }
-    let tools = ServerTools::default();
-    Some(McpSource { reach: McpReach::Program { command: words, env, keys, cwd }, tools, label })
+    let mut limits = ServerLimits::default();
+    for (key, field) in [("read", &mut limits.read), ("starts", &mut limits.starts)] {
+        if let Some(item) = table.get(key) {
+            *field = super::plugin::paths(reader, &item, folder);
+        }
+    }
+    table.set(reader, "memory", &mut limits.memory);
+    table.set(reader, "cpu", &mut limits.cpu_ms);
+    table.set(reader, "processes", &mut limits.processes);
+    table.set(reader, "file_size", &mut limits.file_size);
+    Some(limits)
 }
 
 fn by_address(
@@ -239,7 +351,7 @@ fn by_address(
     not_for(
         reader,
         table,
-        &["env", "keys", "cwd"],
+        &[&["env", "keys", "cwd", "unconfined"], CONFINED].concat(),
         "a server that is started here",
         "leave it out",
     );

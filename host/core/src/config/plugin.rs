@@ -13,6 +13,7 @@ use super::{
     ConfigPath, PluginConfig, PluginSource, SecretConfig, Trust, address, describe, grants, json,
     limits, names, trust,
 };
+use crate::permissions::grants::{FetchRule, FileMode, Grants};
 use crate::types::ids::{PluginName, SecretName};
 use crate::types::oci::OciReference;
 use crate::types::wording::{code, string};
@@ -41,15 +42,21 @@ fn read(
     (secrets, trust): (&BTreeMap<SecretName, SecretConfig>, &Trust),
 ) -> PluginConfig {
     let source = table.require(reader, "source").and_then(|item| source(reader, &item, folder));
+    let source = source.unwrap_or(PluginSource::Stock(String::new()));
+    let grants = table
+        .get("grants")
+        .map(|item| {
+            let grants = grants::read(reader, references, folder, &item, secrets);
+            check_server_grants(reader, &item, &source, &grants);
+            grants
+        })
+        .unwrap_or_default();
     PluginConfig {
-        source: source.unwrap_or(PluginSource::Stock(String::new())),
+        source,
         require_signed: table
             .get("require_signed")
             .and_then(|item| trust::read_rule(reader, &item, trust)),
-        grants: table
-            .get("grants")
-            .map(|item| grants::read(reader, references, folder, &item, secrets))
-            .unwrap_or_default(),
+        grants,
         limits: table
             .get("limits")
             .map(|item| limits::read_plugin(reader, &item))
@@ -64,7 +71,29 @@ fn read(
     }
 }
 
-/// Reads a source: `stock:NAME`, the path of a .wasm file, a URL, a reference, or a table.
+/// Reports grants that only one kind of plugin can have: overlays, which a program of the machine
+/// cannot see, and tunnels, which only the proxy of a server's program makes.
+fn check_server_grants(
+    reader: &mut ConfigReader,
+    item: &SpannedValue<'_>,
+    source: &PluginSource,
+    grants: &Grants,
+) {
+    let is_server = matches!(source, PluginSource::Mcp(_));
+    if is_server && grants.files.iter().any(|grant| grant.mode == FileMode::Overlay) {
+        let what = "gives a server an overlay, which a program of the machine cannot see";
+        let help = "write `mode = \"read\"` or `mode = \"read-write\"`".to_owned();
+        item.reject(reader, ProblemCode::Conflict, what, help);
+    }
+    let tunnels = |rule: &FetchRule| rule.methods.iter().any(|method| method == "CONNECT");
+    if !is_server && grants.fetch.iter().flat_map(|grant| &grant.rules).any(tunnels) {
+        let what = "gives `CONNECT`, which is for MCP servers that this host starts";
+        item.reject(reader, ProblemCode::Conflict, what, "leave `CONNECT` out".to_owned());
+    }
+}
+
+/// Reads a source: `stock:NAME`, the path of a .wasm file, a URL, a reference, `mcp:COMMAND`, or a
+/// table.
 fn source(
     reader: &mut ConfigReader,
     item: &SpannedValue<'_>,
@@ -87,6 +116,10 @@ fn source(
                 None,
             ),
         },
+        Some(("mcp", command)) => {
+            return super::mcp::short_source(reader, item, command, folder)
+                .map(|source| PluginSource::Mcp(Box::new(source)));
+        }
         Some(("native", name)) => match names::check_name(name) {
             Ok(()) => return Some(PluginSource::Native(name.to_owned())),
             Err(error) => item.wrong(
@@ -133,13 +166,13 @@ fn source(
             } else if text.contains('/') {
                 "name the component itself, `source = \"./weather.wasm\"`; a plugin's folder is for commands, such as `conclave add`".to_owned()
             } else {
-                "write `stock:NAME`, the path of a .wasm file, an address, or `source.mcp`"
+                "write `stock:NAME`, the path of a .wasm file, an address, or `mcp:COMMAND`"
                     .to_owned()
             };
             item.wrong(
                 reader,
                 "is no source of a plugin: `stock:` and a name, the path of a .wasm file, an address \
-                 `https://…#sha256=…` or `oci://…`, or a table `mcp`",
+                 `https://…#sha256=…` or `oci://…`, `mcp:` and a command, or a table `mcp`",
                 help,
             );
         }
@@ -163,6 +196,17 @@ pub(crate) fn path(
     };
     item.wrong(reader, problem, "write the path from the config's folder, or in full".to_owned());
     None
+}
+
+/// Reads a list of paths relative to the config's folder.
+pub(crate) fn paths(
+    reader: &mut ConfigReader,
+    item: &SpannedValue<'_>,
+    folder: &str,
+) -> Vec<String> {
+    let paths = item.list(reader).unwrap_or_default();
+    let paths = paths.iter().filter_map(|item| path(reader, item, folder));
+    paths.map(|path| path.path).collect()
 }
 
 /// Checks the name of a plugin, task or model.

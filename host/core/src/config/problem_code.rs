@@ -86,6 +86,8 @@ codes! {
     MissingPlugin = "config/missing-plugin",
     /// The plugin could not be loaded, or is another one than the config means.
     PluginRefused = "config/plugin-refused",
+    /// The machine cannot confine the program of a server.
+    NotConfined = "config/not-confined",
     /// The plugin differs from the lock.
     LockMismatch = "config/lock-mismatch",
     /// The plugin is not in the lock.

@@ -87,6 +87,7 @@ mod tests {
             sha256: "00".repeat(32),
             mcp: false,
             server: String::new(),
+            confinement: None,
             provenance: Provenance::default(),
         }
     }

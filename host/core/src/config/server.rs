@@ -9,7 +9,7 @@ use super::keys::{SERVER, SERVER_PROXY, SERVER_USERS};
 use super::reader::{ConfigReader, SpannedValue, Table};
 use super::{Config, OidcConfig, ProblemCode, Problems, oidc};
 use crate::policy::roles::Role;
-use crate::types::ids::{OIDC_PREFIX, OPERATOR, WEBHOOK_PREFIX};
+use crate::types::ids::{CHANNEL_PREFIX, OIDC_PREFIX, OPERATOR, WEBHOOK_PREFIX};
 use crate::types::wording::code;
 
 /// The beginning of a hashed token, and the number of its parts: algorithm, version, costs, salt
@@ -80,7 +80,9 @@ pub(super) fn read(reader: &mut ConfigReader, folder: &str, root: &Table<'_>) ->
         let owner = match name {
             OPERATOR => Some("the runs of the terminal have that owner"),
             _ if name.starts_with(OIDC_PREFIX) => Some("people of `[server.oidc]` have such names"),
-            _ if name.starts_with(WEBHOOK_PREFIX) => Some("channels have such names"),
+            _ if [WEBHOOK_PREFIX, CHANNEL_PREFIX].iter().any(|prefix| name.starts_with(prefix)) => {
+                Some("channels have such names")
+            }
             _ => None,
         };
         if let Some(owner) = owner {

@@ -440,6 +440,7 @@ fn used_plugins<'a>(config: &'a Config, tasks: &BTreeSet<&TaskName>) -> BTreeSet
     }
     used.extend(config.gates.iter().map(|gate| &gate.plugin));
     used.extend(config.observers.iter().map(|observer| &observer.plugin));
+    used.extend(config.channels.values().filter_map(|channel| channel.plugin.as_ref()));
     // Once for each agent, because many tasks may share one.
     for agent in agents {
         used.insert(agent);

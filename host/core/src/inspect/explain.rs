@@ -13,8 +13,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::permissions::grants::{Refused, kind_of};
+use crate::permissions::paths::rest_below;
 use crate::policy::decision::{PolicyDecision, decide_for_participants};
-use crate::setup::Setup;
+use crate::setup::{PluginSetup, Setup};
 use crate::types::approval::{Delegator, participants};
 use crate::types::capability::Capability;
 use crate::types::denial::{DenialRecord, Layer};
@@ -164,11 +165,26 @@ pub fn explain(setup: &Setup, question: &AccessQuestion) -> Result<Explanation, 
             return Err(NoAnswer::OtherAgent { task, agent, plugin });
         }
     }
-    if plugin.facts.mcp && outside::is_meant(question.capability) {
+    if plugin.facts.is_unconfined_server() && outside::is_meant(question.capability) {
         return Ok(outside::answer(question));
     }
+    let by_place = by_place(plugin, question);
+    let question = by_place.as_ref().unwrap_or(question);
     let refused = layers::decide(setup, question).err();
     Ok(with(setup, question, refused))
+}
+
+/// The question about a file of a confined server, which has its folders at their places on the
+/// machine, by the name of the folder in its grant; `None` for any other question.
+fn by_place(plugin: &PluginSetup, question: &AccessQuestion) -> Option<AccessQuestion> {
+    plugin.facts.confinement.as_ref().filter(|_| question.capability == Capability::Files)?;
+    let target = question.target.as_ref()?;
+    let mut grants = plugin.grants.files.iter();
+    grants.find_map(|grant| {
+        let rest = rest_below(grant.dir.trim_end_matches('/'), target)?;
+        let at = format!("{}/{rest}", grant.at);
+        Some(question.clone().of(at.trim_end_matches('/').to_owned()))
+    })
 }
 
 /// Explains a recorded refusal.

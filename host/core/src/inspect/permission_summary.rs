@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::permissions::grants::{AccessRequest, Destination, ToolsGrant, in_brackets, join};
-use crate::setup::{GatePoint, GateRule, ModelSetup, Setup, TaskSetup};
+use crate::setup::{
+    GatePoint, GateRule, ModelSetup, PluginFacts, ServerConfinement, Setup, TaskSetup,
+};
 use crate::types::capability::Capability;
 use crate::types::confirm::ConfirmPolicy;
 use crate::types::ids::{ModelName, PluginName};
@@ -63,9 +65,9 @@ pub fn data_can_leave(setup: &Setup) -> String {
     });
     let mut hosts: BTreeSet<String> = reached.collect();
     for (name, plugin) in &setup.plugins {
-        if plugin.facts.mcp {
+        if plugin.facts.is_unconfined_server() {
             hosts.insert(format!("wherever the MCP server {name} sends it"));
-        } else if plugin.facts.is_native() {
+        } else if plugin.facts.is_native() && !plugin.facts.mcp {
             hosts.insert(format!("wherever the native plugin {name} sends it"));
         }
         let granted = plugin.grants.requested_by(&plugin.facts.manifest);
@@ -130,11 +132,8 @@ pub(crate) fn rights_by_capability(setup: &Setup, name: &PluginName) -> Vec<Capa
         }
         _ => granted.get(capability).map(|grant| grant.texts(&request).summary).unwrap_or_default(),
     };
-    let servers = plugin
-        .facts
-        .mcp
-        .then(|| "do whatever its server can: it runs outside the sandbox".to_owned());
-    let ungranted = servers.into_iter().chain(may_shape(setup, name)).collect();
+    let ungranted =
+        may_as_server(&plugin.facts).into_iter().chain(may_shape(setup, name)).collect();
     let ungranted = CapabilityRights { capability: None, may: ungranted };
     let first = &[Exec, Route, Delegate, Tools, Model, Files, Fetch, Secrets];
     let by_grants = Capability::beginning_with(first).map(|capability| CapabilityRights {
@@ -142,6 +141,20 @@ pub(crate) fn rights_by_capability(setup: &Setup, name: &PluginName) -> Vec<Capa
         may: words(capability),
     });
     [ungranted].into_iter().chain(by_grants).filter(|rights| !rights.may.is_empty()).collect()
+}
+
+/// What a server may do besides its grants.
+fn may_as_server(facts: &PluginFacts) -> Option<String> {
+    if facts.is_unconfined_server() {
+        return Some(
+            "do whatever its server can: it runs UNCONFINED, outside the sandbox".to_owned(),
+        );
+    }
+    let ServerConfinement { reads, starts } = facts.confinement.as_ref()?;
+    let starts = starts.iter().map(|path| format!("may start {path}"));
+    let reads = reads.iter().map(|path| format!("may read {path}"));
+    let facts: Vec<String> = starts.chain(reads).collect();
+    Some(format!("run its server, confined by the kernel ({})", facts.join(", ")))
 }
 
 /// The decisions or texts that the config lets a plugin contribute; these need no grant.
@@ -181,9 +194,14 @@ fn may_shape(setup: &Setup, plugin: &PluginName) -> Vec<String> {
         .iter()
         .filter(|observer| observer.plugin == *plugin)
         .map(|observer| may_observe(observer.events.as_ref()));
+    let channels = setup.channels.iter().filter(|(_, it)| it.plugin.as_ref() == Some(plugin));
+    let channels = channels.map(|(channel, _)| {
+        format!("read what is sent on the channel {channel}, and say who wrote what comes from it")
+    });
     of_tasks
         .chain(gates.into_iter().map(|what| format!("change or stop {what}")))
         .chain(observes)
+        .chain(channels)
         .collect()
 }
 

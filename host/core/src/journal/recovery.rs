@@ -508,7 +508,11 @@ impl Unfinished {
                 let binding = self.room.bindings().get(&message.channel);
                 let failure = Some(UNKNOWN_SEND.to_owned());
                 let sent = Event::Sent { call, failure, unknown: true };
-                binding.is_some_and(|binding| binding.sends_once).then(|| vec![sent])
+                match binding.is_some_and(|binding| binding.sends_once) {
+                    true => Some(ended.chain([sent]).collect()),
+                    // The next attempt is a new one.
+                    false => trace.cut_off().map(|_| ended.collect()),
+                }
             }
             _ => trace.cut_off().map(|_| ended.collect()),
         }

@@ -112,7 +112,7 @@ fn check_name(name: &str) -> Result<(), &'static str> {
 }
 
 /// The part of a path below a folder, without slashes around it; empty for the folder.
-pub(super) fn rest_below<'a>(folder: &str, path: &'a str) -> Option<&'a str> {
+pub(crate) fn rest_below<'a>(folder: &str, path: &'a str) -> Option<&'a str> {
     let rest = path.strip_prefix(folder.trim_end_matches('/'))?;
     (rest.is_empty() || rest.starts_with('/')).then(|| rest.trim_matches('/'))
 }

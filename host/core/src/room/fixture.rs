@@ -59,6 +59,7 @@ pub(super) fn context(more: &str) -> RoomContext {
         sha256: "00".to_owned(),
         mcp: false,
         server: String::new(),
+        confinement: None,
         provenance: Provenance::default(),
     };
     let plugins = config.plugins.keys().map(|name| (name.clone(), facts.clone())).collect();

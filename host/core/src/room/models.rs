@@ -24,7 +24,7 @@ use crate::types::completion::{
 };
 use crate::types::denial::DenialRecord;
 use crate::types::fault::Fault;
-use crate::types::ids::{CallId, ModelName, PluginName, TaskName};
+use crate::types::ids::{CallId, ChannelId, ModelName, PluginName, TaskName};
 use crate::types::usage::Spent;
 
 /// A model that was not available for the only step under way.
@@ -381,10 +381,15 @@ pub(super) fn caller_of(
         | Purpose::HeldTool { .. }
         | Purpose::TopUp { .. }
         | Purpose::User { .. }
-        | Purpose::Background { .. }
-        | Purpose::Post { .. }
-        | Purpose::Send { .. } => None,
+        | Purpose::Background { .. } => None,
+        Purpose::Post { channel, .. } => Some((plugin_of(cx, channel)?, None)),
+        Purpose::Send { gated } => Some((plugin_of(cx, &gated.outgoing.channel)?, None)),
     }
+}
+
+/// The plugin that delivers the messages of a channel; `None` if none does.
+fn plugin_of(cx: &RoomContext, channel: &ChannelId) -> Option<PluginName> {
+    cx.setup.channels.get(channel)?.plugin.clone()
 }
 
 /// The task that the agent behind a call works on; `None` for tools and strategies.

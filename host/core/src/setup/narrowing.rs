@@ -110,6 +110,7 @@ impl PluginFacts {
     /// Returns what answers the calls: where it runs, and a digest.
     fn origin(&self) -> (&'static str, &str) {
         match (self.mcp, self.is_native()) {
+            (true, _) if self.confinement.is_some() => ("a confined tool server", &self.server),
             (true, _) => ("a tool server outside any sandbox", &self.server),
             (false, true) => ("code of the embedding program", ""),
             (false, false) => ("a component", &self.sha256),

@@ -2,6 +2,7 @@
 //! condensation of a history, the verdict of a gate, the ruling of a judge, a simulated user's
 //! answer.
 
+mod channel;
 mod condensed;
 
 use std::sync::Arc;
@@ -15,8 +16,12 @@ use crate::types::ids::{ChannelId, RoomId, TaskName};
 use crate::types::message::Message;
 use crate::types::observed::ObservedEvent;
 use crate::types::outcome::Status;
+use crate::types::plugin_kind::PluginKind;
 use crate::types::risk::Risk;
 
+pub use channel::{
+    ChannelDelivery, ChannelMessage, ChannelReception, ChannelRequest, ReceivedMessage,
+};
 pub use condensed::{BadCondensation, Condensed, LEFT_OUT, RetainedEntries, SUMMARY_MAX, Summary};
 
 /// A security analyzer's verdict on an action.
@@ -204,22 +209,25 @@ pub enum PluginQuery {
     AnswerAsUser { prompt: String },
     /// Events for an `observer`, all of one room.
     Observe { events: Arc<Vec<ObservedEvent>> },
+    /// A message for a `channel`.
+    Deliver { message: Box<ChannelMessage> },
+    /// A request for a `channel`.
+    Receive { request: Arc<ChannelRequest> },
 }
 
 impl PluginQuery {
     /// The interface that answers the query.
     #[must_use]
-    pub fn kind(&self) -> crate::types::plugin_kind::PluginKind {
+    pub fn kind(&self) -> PluginKind {
         match self {
-            Self::Memories { .. } => crate::types::plugin_kind::PluginKind::Memory,
-            Self::Risk { .. } => crate::types::plugin_kind::PluginKind::SecurityAnalyzer,
-            Self::Condense { .. } => crate::types::plugin_kind::PluginKind::Condenser,
-            Self::Gate { .. } => crate::types::plugin_kind::PluginKind::Gate,
-            Self::Rule { .. } | Self::Conclude { .. } => {
-                crate::types::plugin_kind::PluginKind::Judge
-            }
-            Self::AnswerAsUser { .. } => crate::types::plugin_kind::PluginKind::SimulatedUser,
-            Self::Observe { .. } => crate::types::plugin_kind::PluginKind::Observer,
+            Self::Memories { .. } => PluginKind::Memory,
+            Self::Risk { .. } => PluginKind::SecurityAnalyzer,
+            Self::Condense { .. } => PluginKind::Condenser,
+            Self::Gate { .. } => PluginKind::Gate,
+            Self::Rule { .. } | Self::Conclude { .. } => PluginKind::Judge,
+            Self::AnswerAsUser { .. } => PluginKind::SimulatedUser,
+            Self::Observe { .. } => PluginKind::Observer,
+            Self::Deliver { .. } | Self::Receive { .. } => PluginKind::Channel,
         }
     }
 }
@@ -256,5 +264,11 @@ pub enum PluginReply {
     },
     Observe {
         reply: ObserverReply,
+    },
+    Deliver {
+        delivery: ChannelDelivery,
+    },
+    Receive {
+        reception: ChannelReception,
     },
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::types::ids::{ChannelId, TaskName};
+use crate::types::ids::{ChannelId, PluginName, TaskName};
 
 /// The kind of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +20,8 @@ pub enum ChannelKind {
     Agent,
     /// Requests over HTTP, which the host sends and receives itself.
     Webhook,
+    /// A plugin speaks the protocol of the other side.
+    Plugin,
     Other,
 }
 
@@ -33,6 +35,7 @@ impl ChannelKind {
             Self::Voice => "voice",
             Self::Agent => "agent",
             Self::Webhook => "webhook",
+            Self::Plugin => "plugin",
             Self::Other => "other",
         }
     }
@@ -211,6 +214,9 @@ pub struct Binding {
     /// does not recognize a repeated one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub sends_once: bool,
+    /// The plugin that delivers its messages; `None` if the host or a program does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<PluginName>,
 }
 
 impl Binding {
@@ -251,6 +257,8 @@ enum BindingForm {
         reached_at: Option<String>,
         #[serde(default)]
         sends_once: bool,
+        #[serde(default)]
+        plugin: Option<PluginName>,
     },
 }
 
@@ -268,6 +276,7 @@ impl From<BindingForm> for Binding {
                 simulate_ms,
                 reached_at,
                 sends_once,
+                plugin,
             } => Self {
                 kind,
                 access,
@@ -278,6 +287,7 @@ impl From<BindingForm> for Binding {
                 simulate_ms,
                 reached_at,
                 sends_once,
+                plugin,
             },
         }
     }

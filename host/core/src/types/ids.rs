@@ -113,6 +113,9 @@ pub const OIDC_PREFIX: &str = "oidc:";
 /// The beginning of the principals of channels that are webhooks.
 pub const WEBHOOK_PREFIX: &str = "webhook:";
 
+/// The beginning of the principals and senders of channels that plugins serve.
+pub const CHANNEL_PREFIX: &str = "channel:";
+
 /// The person or service on whose behalf a room runs, or something is asked of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -17,11 +17,12 @@ pub enum PluginKind {
     Judge,
     SimulatedUser,
     Observer,
+    Channel,
 }
 
 impl PluginKind {
     /// Every kind, in the order of the contract.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Agent,
         Self::Responder,
         Self::Memory,
@@ -33,6 +34,7 @@ impl PluginKind {
         Self::Judge,
         Self::SimulatedUser,
         Self::Observer,
+        Self::Channel,
     ];
 
     /// The name of the interface that the component exports.
@@ -50,6 +52,7 @@ impl PluginKind {
             Self::Judge => "judge",
             Self::SimulatedUser => "simulated-user",
             Self::Observer => "observer",
+            Self::Channel => "channel",
         }
     }
 }

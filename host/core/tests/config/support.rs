@@ -188,6 +188,7 @@ pub(crate) fn plugin(kinds: &[PluginKind], asks: &[&str], tools: &[&str]) -> Plu
         sha256: "00".repeat(32),
         mcp: false,
         server: String::new(),
+        confinement: None,
         provenance: Provenance::default(),
     }
 }

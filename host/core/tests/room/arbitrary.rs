@@ -714,6 +714,8 @@ fn advice(choices: &mut Choices<'_>, question: &PluginQuery) -> Result<PluginRep
             };
             PluginReply::Observe { reply }
         }
+        // A room asks neither: the driver does.
+        PluginQuery::Deliver { .. } | PluginQuery::Receive { .. } => memories(),
         PluginQuery::Condense { .. } => {
             let (start, end) = (choices.below(6) as u64, choices.below(8) as u64);
             let mask = vec![Masked { index: choices.below(9) as u64, text: "…".to_owned() }];

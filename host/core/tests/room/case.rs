@@ -526,6 +526,7 @@ impl PluginPlan {
                 sha256,
                 mcp: false,
                 server: String::new(),
+                confinement: None,
                 provenance: Provenance::default(),
             },
             grants,

@@ -44,7 +44,7 @@ pub(super) fn question(request: &ApprovalRequest) -> Option<ElicitRequestParams>
 }
 
 /// Escapes deceptive characters other than line breaks.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

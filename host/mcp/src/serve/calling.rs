@@ -2,7 +2,7 @@
 //! request (2026-07-28) is suspended meanwhile.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use conclave_core::types::approval::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalRequest};
@@ -10,15 +10,17 @@ use conclave_runtime::RoomHandle;
 use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;
 use rmcp::model::CallToolResult;
+use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::approval::refused;
+use super::reports::ReportForwarder;
 
-/// Maximum number of suspended calls.
+/// Maximum number of suspended requests.
 const KEPT: usize = 64;
-/// Time limit of a suspended call, and of a question to the user.
+/// Time limit of a suspended request, and of a question to the user.
 pub(super) const KEPT_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// A question, and the channel for its answer.
@@ -63,6 +65,8 @@ pub(super) struct ToolCallGuard {
     /// Its permit among the concurrent calls; `None` while it waits for the user.
     pub(super) place: Option<OwnedSemaphorePermit>,
     pub(super) run: RunStopper,
+    /// Forwards its reports; `None` if the client requests none.
+    pub(super) reports: Option<Arc<ReportForwarder>>,
 }
 
 /// Aborts a run when its call is dropped.
@@ -87,31 +91,32 @@ impl Drop for RunStopper {
     }
 }
 
-/// A call that waits for the client's answer.
-pub(super) struct SuspendedCall {
-    pub(super) going: ToolCallGuard,
-    pub(super) answer: oneshot::Sender<Approval>,
-    /// The called tool: an answer must not name another one.
-    pub(super) tool: String,
+/// What waits for the client's answer.
+pub(super) enum Suspended {
+    /// A running call that needs an approval.
+    Call { going: Box<ToolCallGuard>, answer: oneshot::Sender<Approval> },
+    /// The arguments of a request that lacks others. Nothing runs.
+    Arguments(Map<String, Value>),
+}
+
+/// A request whose client has to return.
+pub(super) struct SuspendedRequest {
+    pub(super) what: Suspended,
+    /// The called tool, or the prompt: an answer must not name another one.
+    pub(super) of: String,
     since: Instant,
 }
 
-/// The suspended calls, by unguessable names.
+/// The suspended requests, by unguessable names.
 #[derive(Default)]
-pub(super) struct SuspendedCalls(Mutex<HashMap<String, SuspendedCall>>);
+pub(super) struct SuspendedRequests(Mutex<HashMap<String, SuspendedRequest>>);
 
-impl SuspendedCalls {
-    pub(super) fn keep(
-        &self,
-        name: String,
-        tool: String,
-        going: ToolCallGuard,
-        answer: oneshot::Sender<Approval>,
-    ) {
+impl SuspendedRequests {
+    pub(super) fn keep(&self, name: String, of: String, what: Suspended) {
         let mut suspended = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         suspended.retain(|_, waiting| now.duration_since(waiting.since) < KEPT_FOR);
-        // Makes room by dropping the oldest call; its run then gets no answer.
+        // Makes room by dropping the oldest; a run that it is about then gets no answer.
         if suspended.len() >= KEPT
             && let Some(oldest) = suspended
                 .iter()
@@ -120,10 +125,10 @@ impl SuspendedCalls {
         {
             suspended.remove(&oldest);
         }
-        suspended.insert(name, SuspendedCall { going, answer, tool, since: now });
+        suspended.insert(name, SuspendedRequest { what, of, since: now });
     }
 
-    pub(super) fn take(&self, name: &str) -> Option<SuspendedCall> {
+    pub(super) fn take(&self, name: &str) -> Option<SuspendedRequest> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name)
     }
 

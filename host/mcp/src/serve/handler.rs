@@ -1,276 +1,124 @@
-//! The server side of one connection: tool lists, calls, cancellation and questions. Other requests
-//! of the protocol are refused.
+//! The server side of one connection: what it offers, and the requests of the protocol. Those that a
+//! client was not offered are refused.
+
+#![expect(
+    deprecated,
+    reason = "clients of the revisions before 2026-07-28 set a level of logs, and subscribe to one resource at a time"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use conclave_core::protocol::event::Principal;
-use conclave_core::types::approval::Approval;
-use conclave_runtime::ids::{Ids, RandomIds};
-use conclave_runtime::subscribe::Subscriber;
-use conclave_runtime::{CallToolError, Caller, RoomHandle, RunOptions, ToolRun};
 use rmcp::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ClientResult, ElicitRequest, ElicitRequestParams,
-    ElicitResult, ErrorCode, ErrorData, Implementation, InputRequest, InputRequests,
-    InputRequiredResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
-    ServerCapabilities, ServerConfig, ServerRequest, Tool,
+    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CompletionInfo,
+    ErrorCode, ErrorData, GetPromptRequestParams, GetPromptResponse, Implementation,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    LoggingLevel, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, Reference, ResourceUpdatedNotification,
+    ResourceUpdatedNotificationParam, ResourcesCapability, ServerCapabilities, ServerConfig,
+    ServerNotification, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
+    UnsubscribeRequestParams,
 };
-use rmcp::service::{RequestContext, RoleServer};
-use serde_json::Value;
-use tokio::sync::{Semaphore, oneshot};
+use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
+use serde_json::{Value, json};
+use tokio::task::AbortHandle;
 
-use super::approval::{answer, can_ask, no_approver, question, refused};
-use super::calling::{
-    ClientQuestion, ClientQuestions, KEPT_FOR, RunStopper, SuspendedCalls, ToolCallGuard,
-};
-use super::progress::ProgressForwarder;
-use super::tools::{Offered, ServedTool, offered};
-use super::{OfferError, Service, outcome};
+use super::arguments::refusal;
+use super::calling::Suspended;
+use super::desk::{Desk, Filled};
+use super::outcome;
+use super::reports::ReportRequest;
+use super::resources::{Unread, Watch};
 use crate::text::display;
 
-/// Maximum concurrent calls of one client.
-const AT_ONCE: usize = 16;
-/// Maximum calls that wait for a permit besides.
-const QUEUE: usize = 240;
-/// Maximum calls whose records are not all durable, those with a result included.
-const RECORDING: usize = 4_096;
-/// Time for a stopped call to end.
-const STOPPING: Duration = Duration::from_secs(2);
-/// The key of the question where answers have keys.
-const APPROVAL: &str = "approval";
+/// Maximum resources that one client subscribes to.
+const SUBSCRIPTIONS: usize = 64;
 
-/// The state of one client's service.
-pub(super) struct Desk {
-    service: Service,
-    tools: BTreeMap<String, Offered>,
-    at_once: Arc<Semaphore>,
-    queue: Arc<Semaphore>,
-    recording: Arc<Semaphore>,
-    suspended: SuspendedCalls,
-    handles: Mutex<BTreeMap<u64, RoomHandle>>,
+/// The service of one connection.
+pub(super) struct Handler {
+    desk: Arc<Desk>,
+    /// The least severe level of log lines that the client wants; `None` until it sets one.
+    least: Mutex<Option<LoggingLevel>>,
+    /// The watches of resources, by their addresses.
+    watches: Mutex<BTreeMap<String, AbortHandle>>,
 }
 
-pub(super) struct Handler(pub(super) Arc<Desk>);
-
-impl Desk {
-    pub(super) fn new(service: Service) -> Result<Self, OfferError> {
-        let tools = offered(&service.prepared, &service.selection)?;
-        let tools = tools.into_iter().map(|tool| (tool.tool.name.to_string(), tool)).collect();
-        let (at_once, queue) =
-            (Arc::new(Semaphore::new(AT_ONCE)), Arc::new(Semaphore::new(AT_ONCE + QUEUE)));
-        Ok(Self {
-            service,
-            tools,
-            at_once,
-            queue,
-            recording: Arc::new(Semaphore::new(RECORDING)),
-            suspended: SuspendedCalls::default(),
-            handles: Mutex::default(),
-        })
+impl Handler {
+    pub(super) fn new(desk: Arc<Desk>) -> Self {
+        Self { desk, least: Mutex::default(), watches: Mutex::default() }
     }
 
-    /// Stops the running calls, and waits up to `grace` for them to end.
-    pub(super) async fn close(&self, grace: Duration) {
-        self.suspended.clear();
-        for handle in self.handles.lock().unwrap_or_else(PoisonError::into_inner).values() {
-            handle.stop("the client has gone");
+    /// The reports that a request wants. Since 2026-07-28 each request names its level.
+    fn reports(&self, context: &RequestContext<RoleServer>) -> ReportRequest {
+        let is_own = context.protocol_version().is_some_and(|version| !version.has_initialize());
+        let of_client = || *self.least.lock().unwrap_or_else(PoisonError::into_inner);
+        let least = if is_own { context.meta.log_level() } else { of_client() };
+        ReportRequest { progress: context.meta.get_progress_token(), least }
+    }
+
+    fn unknown_tool(&self, name: &str) -> ErrorData {
+        let known: Vec<&str> = self.desk.tools.keys().map(String::as_str).collect();
+        let what = format!(
+            "there is no tool {:?}; these are there: {}",
+            display(name, 80),
+            known.join(", ")
+        );
+        ErrorData::invalid_params(what, None)
+    }
+}
+
+impl Drop for Handler {
+    fn drop(&mut self) {
+        let watches = self.watches.get_mut().unwrap_or_else(PoisonError::into_inner);
+        watches.values().for_each(AbortHandle::abort);
+    }
+}
+
+/// The refusal of a request that the capabilities do not have.
+fn not_offered(method: &'static str) -> ErrorData {
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None)
+}
+
+fn not_read(uri: &str, why: Unread) -> ErrorData {
+    let data = Some(json!({ "uri": uri }));
+    match why {
+        Unread::NotServed => {
+            ErrorData::resource_not_found("nothing is served at this address", data)
         }
-        // All permits are free only when every call has ended, and its records are durable.
-        let all = u32::try_from(RECORDING).unwrap_or(u32::MAX);
-        let _ = tokio::time::timeout(grace, self.recording.acquire_many(all)).await;
+        Unread::Failed(why) => ErrorData::internal_error(why, data),
     }
-
-    /// Starts a call, which runs until it is stopped or dropped.
-    async fn start(
-        self: &Arc<Self>,
-        what: &ServedTool,
-        arguments: Value,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<ToolCallGuard, ErrorData> {
-        let busy = || {
-            ErrorData::new(
-                ErrorCode::INTERNAL_ERROR,
-                format!("{} calls wait already", AT_ONCE + QUEUE),
-                None,
-            )
-        };
-        // The queue is bounded first, so that waiting for a permit is bounded too.
-        let queued = self.queue.clone().try_acquire_owned().map_err(|_| busy())?;
-        let place = self.at_once.clone().acquire_owned().await.map_err(|_| busy())?;
-        let recording = self.recording.clone().acquire_owned().await.map_err(|_| busy())?;
-        let (asking, questions) = ClientQuestions::new();
-        let options = self.options(asking, context);
-        let internal =
-            |error: &dyn std::fmt::Display| ErrorData::internal_error(error.to_string(), None);
-        let desk = Arc::clone(self);
-        let (sender, result) = oneshot::channel();
-        let (run, handle) = match what {
-            ServedTool::Tool(name) => {
-                let calling = self
-                    .service
-                    .prepared
-                    .start_tool(Caller::Mcp, name, arguments, options)
-                    .map_err(|error| match error {
-                        CallToolError::TooLarge { .. } => {
-                            ErrorData::invalid_params(error.to_string(), None)
-                        }
-                        error => internal(&error),
-                    })?;
-                let (handle, name) = (calling.handle(), name.clone());
-                let run = tokio::spawn(async move {
-                    let _recording = recording;
-                    let (answer, answered) = oneshot::channel::<ToolRun>();
-                    let passed_on = async {
-                        let Ok(run) = answered.await else { return Some(sender) };
-                        drop(queued);
-                        let blobs = Arc::clone(&desk.service.blobs);
-                        // Off the event loop, because attachments may be on a disk or a server.
-                        let answer = move || outcome::of_tool(&name, run.answer, &*blobs);
-                        match tokio::task::spawn_blocking(answer).await {
-                            // The client may have gone.
-                            Ok(result) => drop(sender.send(result)),
-                            Err(error) => drop(sender.send(outcome::failed(error.to_string()))),
-                        }
-                        None
-                    };
-                    let (ended, unsent) = tokio::join!(calling.run(answer), passed_on);
-                    if let (Err(error), Some(sender)) = (ended, unsent) {
-                        drop(sender.send(outcome::failed(error.to_string())));
-                    }
-                });
-                (run, handle)
-            }
-            ServedTool::Entry => {
-                let message = match arguments.get("message") {
-                    Some(Value::String(message)) => message.clone(),
-                    _ => return Err(ErrorData::invalid_params("`message` must be a text", None)),
-                };
-                let run = self
-                    .service
-                    .prepared
-                    .start(Some(message), options)
-                    .map_err(|error| internal(&error))?;
-                let handle = run.handle();
-                let run = tokio::spawn(async move {
-                    let (_queued, _recording) = (queued, recording);
-                    let result = match run.outcome().await {
-                        Ok(ended) => outcome::of_run(&ended, &*desk.service.blobs),
-                        Err(error) => outcome::failed(error.to_string()),
-                    };
-                    drop(sender.send(result));
-                });
-                (run, handle)
-            }
-        };
-        let run = RunStopper::new(run.abort_handle());
-        Ok(ToolCallGuard { result, handle, questions, place: Some(place), run })
-    }
-
-    fn options(&self, asking: ClientQuestions, context: &RequestContext<RoleServer>) -> RunOptions {
-        let options = self.service.options.clone();
-        let client =
-            context.client_info().map(|client| display(&client.name, 60)).unwrap_or_default();
-        let subscribers = match context.meta.get_progress_token() {
-            Some(token) => options
-                .subscribers
-                .with(ProgressForwarder::new(context.peer.clone(), token) as Arc<dyn Subscriber>),
-            None => options.subscribers.clone(),
-        };
-        RunOptions {
-            approver: Arc::new(asking),
-            principal: Principal(format!("mcp {client}").trim().into()),
-            subscribers,
-            ..options
-        }
-    }
-
-    /// Follows a call to its end, or to a question that the client must return with.
-    async fn follow(
-        self: &Arc<Self>,
-        mut going: ToolCallGuard,
-        tool: &str,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        loop {
-            tokio::select! {
-                biased;
-                () = context.ct.cancelled() => {
-                    going.handle.stop("the client cancelled the call");
-                    let _ = tokio::time::timeout(STOPPING, &mut going.result).await;
-                    return Err(ErrorData::new(ErrorCode::INTERNAL_ERROR, "cancelled", None));
-                }
-                ended = &mut going.result => {
-                    going.run.release();
-                    let stopped = |_| ErrorData::internal_error("the call was stopped", None);
-                    return ended.map(CallToolResponse::Complete).map_err(stopped);
-                }
-                Some(ClientQuestion { request, answer: place }) = going.questions.recv() => {
-                    let params = can_ask(context.client_capabilities().as_ref()).then(|| question(&request)).flatten();
-                    let Some(params) = params else {
-                        let _ = place.send(no_approver());
-                        continue;
-                    };
-                    // Other calls may run while the user decides.
-                    going.place = None;
-                    // Without a handshake the server cannot send requests, so the client has to
-                    // come back.
-                    if context.protocol_version().is_some_and(|version| !version.has_initialize()) {
-                        let name = unguessable();
-                        self.suspended.keep(name.clone(), tool.to_owned(), going, place);
-                        self.expire(name.clone());
-                        return Ok(CallToolResponse::InputRequired(input_required(params, name)));
-                    }
-                    let approval = tokio::select! {
-                        biased;
-                        () = context.ct.cancelled() => refused("the client cancelled the call"),
-                        approval = tokio::time::timeout(KEPT_FOR, ask(context, params)) => approval.unwrap_or_else(|_| too_late()),
-                    };
-                    // The permit comes first: with the answer the call starts to run.
-                    self.resume(&mut going, context).await;
-                    let _ = place.send(approval);
-                }
-            }
-        }
-    }
-}
-
-/// The refusal after the time limit of a question.
-fn too_late() -> Approval {
-    refused(&format!("nobody decided within {} minutes", KEPT_FOR.as_secs() / 60))
-}
-
-/// Asks the client's user, if the protocol lets servers ask.
-async fn ask(context: &RequestContext<RoleServer>, params: ElicitRequestParams) -> Approval {
-    match context.peer.send_request(ServerRequest::ElicitRequest(ElicitRequest::new(params))).await
-    {
-        Ok(ClientResult::ElicitResult(result)) => answer(&result),
-        Ok(_) => refused("the client gave an answer of another kind"),
-        Err(error) => refused(&format!(
-            "the client could not ask its person: {}",
-            display(&error.to_string(), 200)
-        )),
-    }
-}
-
-/// The question as a result, for clients that ask and call again.
-fn input_required(params: ElicitRequestParams, name: String) -> InputRequiredResult {
-    let mut requests = InputRequests::new();
-    requests.insert(APPROVAL.to_owned(), InputRequest::Elicitation(ElicitRequest::new(params)));
-    InputRequiredResult::new(Some(requests), Some(name))
-}
-
-fn unguessable() -> String {
-    format!("{}{}", RandomIds.run(), RandomIds.run())
 }
 
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
-        let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
+        let mut capabilities = ServerCapabilities::default();
+        capabilities.tools = Some(Default::default());
+        capabilities.logging = Some(Default::default());
+        if !self.desk.prompts.is_empty() {
+            capabilities.prompts = Some(Default::default());
+        }
+        if self.desk.resources.is_served() {
+            let mut resources = ResourcesCapability::default();
+            resources.subscribe = Some(true);
+            capabilities.resources = Some(resources);
+        }
+        if capabilities.prompts.is_some() || capabilities.resources.is_some() {
+            capabilities.completions = Some(Default::default());
+        }
+        let mut info = ServerConfig::new(capabilities);
         info.protocol_version = ProtocolVersion::LATEST;
         info.server_info = Implementation::new("conclave", env!("CARGO_PKG_VERSION"));
         info
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        *self.least.lock().unwrap_or_else(PoisonError::into_inner) = Some(request.level);
+        Ok(())
     }
 
     async fn list_tools(
@@ -279,12 +127,12 @@ impl ServerHandler for Handler {
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         Ok(ListToolsResult::with_all_items(
-            self.0.tools.values().map(|tool| tool.tool.clone()).collect(),
+            self.desk.tools.values().map(|tool| tool.tool.clone()).collect(),
         ))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.0.tools.get(name).map(|tool| tool.tool.clone())
+        self.desk.tools.get(name).map(|tool| tool.tool.clone())
     }
 
     async fn call_tool(
@@ -292,44 +140,35 @@ impl ServerHandler for Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let desk = &self.0;
-        let Some(tool) = desk.tools.get(&*request.name) else {
-            let known: Vec<&str> = desk.tools.keys().map(String::as_str).collect();
-            let what = format!(
-                "there is no tool {:?}; these are there: {}",
-                display(&request.name, 80),
-                known.join(", ")
-            );
-            return Err(ErrorData::invalid_params(what, None));
+        let desk = &self.desk;
+        let name = &*request.name;
+        let tool = desk.tools.get(name).ok_or_else(|| self.unknown_tool(name))?;
+        let mut arguments = request.arguments.unwrap_or_default();
+        let answers = request.input_responses.unwrap_or_default();
+        let suspended = match &request.request_state {
+            Some(state) => Some(desk.take(state, name)?),
+            None => None,
         };
-        let going = match &request.request_state {
-            None => {
-                desk.start(
-                    &tool.what,
-                    Value::Object(request.arguments.unwrap_or_default()),
-                    &context,
-                )
-                .await?
+        let going = match suspended {
+            Some(Suspended::Call { going, answer }) => {
+                desk.decide(*going, answer, answers, &context).await
             }
-            Some(name) => {
-                // Taken out, so that an answer is used once.
-                let suspended =
-                    desk.suspended.take(name).filter(|waiting| waiting.tool == request.name);
-                let waiting = suspended.ok_or_else(|| {
-                    ErrorData::invalid_params("no call waits for this answer", None)
-                })?;
-                let response =
-                    request.input_responses.and_then(|mut responses| responses.remove(APPROVAL));
-                let response = response
-                    .and_then(|response| serde_json::from_value::<ElicitResult>(response).ok());
-                let approval = response.map_or_else(
-                    || refused("the client gave no decision"),
-                    |response| answer(&response),
-                );
-                let mut going = waiting.going;
-                desk.resume(&mut going, &context).await;
-                let _ = waiting.answer.send(approval);
-                going
+            other => {
+                if let Some(Suspended::Arguments(pending)) = other {
+                    arguments = pending;
+                }
+                if desk.asks_for_arguments(&tool.what) {
+                    let schema = &tool.tool.input_schema;
+                    match desk.fill(name, schema, arguments, answers, &context).await {
+                        Filled::Arguments(filled) => arguments = filled,
+                        Filled::InputRequired(required) => {
+                            return Ok(CallToolResponse::InputRequired(required));
+                        }
+                        Filled::Refused => return Ok(outcome::failed(refusal(name).into()).into()),
+                    }
+                }
+                let reports = self.reports(&context);
+                desk.start(&tool.what, Value::Object(arguments), (&context, reports)).await?
             }
         };
         let id = desk.enter(&going.handle);
@@ -337,41 +176,168 @@ impl ServerHandler for Handler {
         desk.leave(id);
         followed
     }
-}
 
-impl Desk {
-    /// Waits for a permit again after the user has decided. A cancelled call continues without one,
-    /// to its end.
-    async fn resume(&self, going: &mut ToolCallGuard, context: &RequestContext<RoleServer>) {
-        tokio::select! {
-            biased;
-            () = context.ct.cancelled() => {}
-            place = self.at_once.clone().acquire_owned() => going.place = place.ok(),
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        if self.desk.prompts.is_empty() {
+            return Err(not_offered("prompts/list"));
+        }
+        Ok(ListPromptsResult::with_all_items(self.desk.prompts.list()))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let (desk, name) = (&self.desk, &*request.name);
+        let unknown = || {
+            ErrorData::invalid_params(format!("there is no prompt {:?}", display(name, 80)), None)
+        };
+        let schema = desk.prompts.schema(name).ok_or_else(unknown)?;
+        let mut arguments = request.arguments.unwrap_or_default();
+        if let Some(state) = &request.request_state
+            && let Suspended::Arguments(pending) = desk.take(state, name)?
+        {
+            arguments = pending;
+        }
+        let answers = request.input_responses.unwrap_or_default();
+        let arguments = match desk.fill(name, schema, arguments, answers, &context).await {
+            Filled::Arguments(filled) => filled,
+            Filled::InputRequired(required) => return Ok(required.into()),
+            Filled::Refused => return Err(ErrorData::invalid_params(refusal(name), None)),
+        };
+        let filled = desk.prompts.fill(name, arguments, &desk.resources).await;
+        Ok(filled.ok_or_else(unknown)?.into())
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        if !self.desk.resources.is_served() {
+            return Err(not_offered("resources/list"));
+        }
+        Ok(ListResourcesResult::with_all_items(self.desk.resources.list()))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        if !self.desk.resources.is_served() {
+            return Err(not_offered("resources/templates/list"));
+        }
+        Ok(ListResourceTemplatesResult::with_all_items(self.desk.resources.templates()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let contents = self.desk.read(&request.uri).await;
+        let contents = contents.map_err(|why| not_read(&request.uri, why))?;
+        Ok(ReadResourceResult::new(vec![contents]).into())
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let uri = request.uri;
+        if !self.desk.resources.serves(&uri) {
+            return Err(not_read(&uri, Unread::NotServed));
+        }
+        let desk = Arc::clone(&self.desk);
+        let mut watch = Watch::new(&desk.resources, std::slice::from_ref(&uri)).await;
+        let peer = context.peer;
+        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        if watches.len() >= SUBSCRIPTIONS && !watches.contains_key(&uri) {
+            let what = format!("a client can subscribe to {SUBSCRIPTIONS} resources");
+            return Err(ErrorData::invalid_params(what, None));
+        }
+        let watching = tokio::spawn(async move {
+            loop {
+                for uri in watch.changed(&desk.resources).await {
+                    let update = ResourceUpdatedNotificationParam::new(uri);
+                    if peer.notify_resource_updated(update).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        if let Some(before) = watches.insert(uri, watching.abort_handle()) {
+            before.abort();
+        }
+        Ok(())
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(watch) = watches.remove(&request.uri) {
+            watch.abort();
+        }
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        let resources = &self.desk.resources;
+        let addresses = requested.resource_subscriptions.as_ref().map(|addresses| {
+            let served = addresses.iter().filter(|uri| resources.serves(uri));
+            served.take(SUBSCRIPTIONS).cloned().collect::<Vec<_>>()
+        });
+        let mut accepted = SubscriptionFilter::new();
+        accepted.resource_subscriptions = addresses;
+        resources.is_served().then_some(accepted)
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let addresses = context.accepted().resource_subscriptions.clone().unwrap_or_default();
+        let resources = &self.desk.resources;
+        let mut watch = Watch::new(resources, &addresses).await;
+        loop {
+            let changed = tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                changed = watch.changed(resources) => changed,
+            };
+            for uri in changed {
+                let update = ResourceUpdatedNotificationParam::new(uri);
+                let update = ResourceUpdatedNotification::new(update);
+                let update = ServerNotification::ResourceUpdatedNotification(update);
+                if context.sink().send(update).await.is_err() {
+                    return Ok(());
+                }
+            }
         }
     }
 
-    /// Refuses a call whose client did not return in time, so that its journal records the end.
-    fn expire(self: &Arc<Self>, name: String) {
-        let desk = Arc::downgrade(self);
-        tokio::spawn(async move {
-            tokio::time::sleep(KEPT_FOR).await;
-            let Some(waiting) = desk.upgrade().and_then(|desk| desk.suspended.take(&name)) else {
-                return;
-            };
-            let _ = waiting.answer.send(too_late());
-            let mut going = waiting.going;
-            let _ = tokio::time::timeout(STOPPING, &mut going.result).await;
-        });
-    }
-
-    fn enter(&self, handle: &RoomHandle) -> u64 {
-        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = handles.keys().next_back().map_or(0, |last| last + 1);
-        handles.insert(id, handle.clone());
-        id
-    }
-
-    fn leave(&self, id: u64) {
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let completion = match &request.r#ref {
+            Reference::Resource(template) => {
+                let (name, prefix) = (&request.argument.name, &request.argument.value);
+                self.desk.resources.complete(&template.uri, name, prefix)
+            }
+            // Nothing is known of the values of a prompt's inputs.
+            _ => CompletionInfo::default(),
+        };
+        Ok(CompleteResult::new(completion))
     }
 }

@@ -19,7 +19,23 @@ const WAITING: usize = 64;
 /// Bytes per read.
 const CHUNK: usize = 16 << 10;
 /// The methods that this server has. Another one gets `METHOD_NOT_FOUND` from the protocol.
-const METHODS: [&str; 5] = ["initialize", "ping", "server/discover", "tools/call", "tools/list"];
+const METHODS: [&str; 15] = [
+    "completion/complete",
+    "initialize",
+    "logging/setLevel",
+    "ping",
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/templates/list",
+    "resources/unsubscribe",
+    "server/discover",
+    "subscriptions/listen",
+    "tools/call",
+    "tools/list",
+];
 
 /// A transport that answers invalid lines itself.
 pub(super) struct Spoken<R, W> {

@@ -84,7 +84,11 @@ fn attached(blob: &Blob, blobs: &dyn Blobs) -> ContentBlock {
         Some(bytes) => {
             let name = blob.name.as_deref().unwrap_or(&blob.sha256);
             let uri = format!("conclave:attachment/{}", percent_encoded(name));
-            let resource = ResourceContents::blob(STANDARD.encode(&*bytes), uri);
+            let is_text = blob.media_type.starts_with("text/");
+            let resource = match std::str::from_utf8(&bytes).ok().filter(|_| is_text) {
+                Some(text) => ResourceContents::text(text, uri),
+                None => ResourceContents::blob(STANDARD.encode(&*bytes), uri),
+            };
             ContentBlock::resource(resource.with_mime_type(blob.media_type.clone()))
         }
         None => ContentBlock::text(format!(

@@ -44,6 +44,9 @@ pub enum OfferError {
     /// The selection has no tools.
     #[error("there is no tool to serve; these are there: {0}")]
     Nothing(String),
+    /// A task of [`Selection::prompts`] has no prompt file. The second part lists those that have.
+    #[error("the task `{0}` has no prompt file (`prompt_agent`); these have: {1}")]
+    NoPrompt(String, String),
 }
 
 /// Returns the tools of a selection, ordered by name.
@@ -103,8 +106,14 @@ fn tools_of(setup: &Setup, task: &str) -> Option<BTreeSet<String>> {
 
 fn tool(name: String, plugin: &PluginSetup, spec: &ToolSpec) -> Tool {
     let schema = spec.input_schema.as_object().cloned().unwrap_or_default();
-    Tool::new(name, spec.description.clone(), Arc::new(with_type(schema)))
-        .with_annotations(annotations(plugin))
+    let mut tool = Tool::new(name, spec.description.clone(), Arc::new(with_type(schema)))
+        .with_annotations(annotations(plugin));
+    tool.title.clone_from(&spec.title);
+    // Clients take objects only.
+    let output = spec.output_schema.as_ref().and_then(Value::as_object);
+    tool.output_schema =
+        output.filter(|schema| schema["type"] == "object").map(|schema| Arc::new(schema.clone()));
+    tool
 }
 
 /// Adds `type`, which clients require.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use conclave_core::config::{KeyRef, McpReach};
 use conclave_runtime::secrets::SecretSource;
-use conclave_runtime::servers::ServerStart;
+use conclave_runtime::servers::{ServerEnvironment, ServerFailure, ServerStart};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, JsonObject, PaginatedRequestParams,
     ProtocolVersion, Tool,
@@ -20,7 +20,7 @@ use rmcp::service::{
 use rmcp::transport::async_rw::AsyncRwTransport;
 
 use super::backlog::{Backlog, FLOODED};
-use super::program::Program;
+use super::program::{OutputRules, Program};
 use super::redaction::KeyFilter;
 use super::refusing::Refusing;
 use super::tools::ToolList;
@@ -60,22 +60,26 @@ pub(super) enum CallFailure {
 impl Connection {
     /// Starts or reaches the server and lists its tools. Dropping the future stops a started
     /// program.
-    pub(super) async fn open(servers: &Servers, start: &ServerStart) -> Result<Self, String> {
+    pub(super) async fn open(
+        servers: &Servers,
+        start: &ServerStart,
+    ) -> Result<Self, ServerFailure> {
         let opened = tokio::time::timeout(START, Self::in_some_way(servers, start)).await;
         opened.unwrap_or_else(|_| {
-            Err(format!("it did not list its tools within {} s", START.as_secs()))
+            Err(format!("it did not list its tools within {} s", START.as_secs()).into())
         })
     }
 
     /// Tries the newest protocol first, then the old handshake: some servers exit at an unknown
     /// request.
-    async fn in_some_way(servers: &Servers, start: &ServerStart) -> Result<Self, String> {
+    async fn in_some_way(servers: &Servers, start: &ServerStart) -> Result<Self, ServerFailure> {
         let newest = ClientLifecycleMode::Auto {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
             legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
         };
         match Self::in_this_way(servers, start, newest).await {
             Ok(connection) => Ok(connection),
+            Err(unconfined @ ServerFailure::Unconfined(_)) => Err(unconfined),
             Err(_) => Self::in_this_way(servers, start, ClientLifecycleMode::Initialize).await,
         }
     }
@@ -84,38 +88,44 @@ impl Connection {
         servers: &Servers,
         start: &ServerStart,
         way: ClientLifecycleMode,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, ServerFailure> {
         // A result appears twice, as text and as a value, and JSON within JSON needs more escapes.
         let message_max =
             start.limits.output.saturating_mul(4).saturating_add(MESSAGE).min(MESSAGE_MAX);
         let message_max = usize::try_from(message_max).unwrap_or(usize::MAX);
         match &start.source.reach {
-            McpReach::Program { command, env, keys, cwd } => {
+            McpReach::Program { command, env, keys, cwd, confined: _ } => {
                 // Keys are read at each start, so that a rotated key needs no restart of the host.
                 let key_values = key_values(keys, &*start.secrets).await?;
                 let filter = KeyFilter::without(
                     key_values.iter().map(|(name, key)| (name.as_str(), key.as_str())),
                 )?;
-                let variables = variables(servers.environment, env, &key_values);
-                let supervisor = servers.supervisor.as_ref();
-                let (mut program, (lines, stdin)) = Program::start(
-                    supervisor,
-                    command,
-                    &cwd.path,
-                    &variables,
-                    message_max,
-                    &filter,
-                )?;
+                let rules = OutputRules { message_max, filter: &filter };
+                let environment = environment(servers.environment, env, key_values);
+                let (mut program, (lines, stdin)) = match &start.launcher {
+                    Some(launcher) => {
+                        Program::start_confined(launcher, command, &cwd.path, &environment, &rules)?
+                    }
+                    None => {
+                        let supervisor = servers.supervisor.as_ref();
+                        let variables = unconfined_variables(environment);
+                        Program::start(supervisor, command, &cwd.path, &variables, &rules)?
+                    }
+                };
                 let transport = AsyncRwTransport::<RoleClient, _, _>::new(lines, stdin)
                     .with_max_line_length(message_max.saturating_add(2));
                 let service = Refusing.serve_with_lifecycle(transport, way).await;
-                let service = service.map_err(|error| {
-                    format!("{}: {}", refused(&error, &filter), program.epitaph())
-                })?;
+                let service = match service {
+                    Ok(service) => service,
+                    Err(error) => return Err(program.failure(&refused(&error, &filter)).await),
+                };
                 // A server can exit right after the handshake; its last stderr line then explains
                 // the failure.
                 let listed = list(&service, &filter).await;
-                let listed = listed.map_err(|why| format!("{why}: {}", program.epitaph()))?;
+                let listed = match listed {
+                    Ok(listed) => listed,
+                    Err(why) => return Err(program.failure(&why).await),
+                };
                 Ok(Self {
                     service,
                     program: Some(Mutex::new(program)),
@@ -209,19 +219,25 @@ async fn key_values(
     Ok(values)
 }
 
-/// The environment of a program: `PATH` and `HOME`, then the variables and keys of the config.
-fn variables(
-    environment: fn(&str) -> Option<String>,
+/// The environment of a program: `PATH` and `HOME` of the host, and the variables and keys of the
+/// config.
+fn environment(
+    of_host: fn(&str) -> Option<String>,
     env: &BTreeMap<String, String>,
-    key_values: &BTreeMap<String, String>,
-) -> BTreeMap<String, String> {
-    let inherited =
-        ["PATH", "HOME"].into_iter().filter_map(|name| Some((name.to_owned(), environment(name)?)));
-    let mut variables: BTreeMap<String, String> = inherited.collect();
+    key_values: BTreeMap<String, String>,
+) -> ServerEnvironment {
+    let mut variables = env.clone();
     // Keys come last, so that a plain variable cannot replace one.
-    variables.extend(env.clone());
-    variables.extend(key_values.clone());
-    variables
+    variables.extend(key_values);
+    ServerEnvironment { path: of_host("PATH"), home: of_host("HOME"), variables }
+}
+
+/// The variables of a program without confinement, which has the host's `HOME`.
+fn unconfined_variables(environment: ServerEnvironment) -> BTreeMap<String, String> {
+    let ServerEnvironment { path, home, variables } = environment;
+    let inherited = [("PATH", path), ("HOME", home)];
+    let inherited = inherited.into_iter().filter_map(|(name, it)| Some((name.to_owned(), it?)));
+    inherited.chain(variables).collect()
 }
 
 /// Lists all tools, page by page. A list that is longer than the limits ends there: an endless one

@@ -1,5 +1,5 @@
-//! The process of a local server: its start, its environment, its stderr and its end. The protocol
-//! is not in here.
+//! The process of a local server: its start, its environment, its stderr and its end. A confined
+//! one is started by the runtime. The protocol is not in here.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,8 +9,11 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use conclave_runtime::servers::{
+    ConfinedServer, LaunchFailure, ServerEnvironment, ServerFailure, ServerLauncher, stop_servers,
+};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader, ReadBuf};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
@@ -32,31 +35,66 @@ const WEIGHT: usize = 500_000;
 const GRACE: Duration = Duration::from_millis(250);
 const SUPERVISOR_GRACE: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(10);
+/// Time for the launcher of a confined server to report its end.
+const REPORT: Duration = Duration::from_millis(500);
 
-/// A running process with its process group.
+/// A running server.
 pub(super) struct Program {
-    child: Child,
-    group: u32,
-    is_supervised: bool,
+    process: Process,
     last_words: Arc<Mutex<String>>,
     is_too_long: Arc<AtomicBool>,
     backlog: Backlog,
+}
+
+enum Process {
+    Confined(ConfinedServer),
+    Unconfined(UnconfinedProcess),
+}
+
+/// A process with its process group.
+struct UnconfinedProcess {
+    child: Child,
+    group: u32,
+    is_supervised: bool,
+}
+
+/// The limits of what is read from a server.
+pub(super) struct OutputRules<'a> {
+    /// The bytes of a message.
+    pub(super) message_max: usize,
+    /// Redacts its last stderr line.
+    pub(super) filter: &'a KeyFilter,
 }
 
 /// The pipes of the protocol: the output, which fails at a message that is too long, and the input.
 pub(super) type Pipes = (LineFrames<ChildStdout>, Answers<ChildStdin>);
 
 impl Program {
-    /// Starts the process, through the supervisor if there is one. `variables` is its whole
-    /// environment, and `message_max` the bytes of a message. `filter` redacts its last stderr
-    /// line.
+    /// Starts a confined process.
+    pub(super) fn start_confined(
+        launcher: &ServerLauncher,
+        command: &[String],
+        cwd: &str,
+        environment: &ServerEnvironment,
+        rules: &OutputRules<'_>,
+    ) -> Result<(Self, Pipes), ServerFailure> {
+        let (server, pipes) =
+            launcher.start(command, Path::new(cwd), environment).map_err(unstarted)?;
+        let pipes = ChildStdin::from_std(pipes.stdin).and_then(|stdin| {
+            Ok((stdin, ChildStdout::from_std(pipes.stdout)?, ChildStderr::from_std(pipes.stderr)?))
+        });
+        let pipes = pipes.map_err(|error| format!("its pipes cannot be used: {error}"))?;
+        Ok(Self::listening(Process::Confined(server), pipes, rules))
+    }
+
+    /// Starts a process, through the supervisor if there is one. `variables` is its whole
+    /// environment.
     pub(super) fn start(
         supervisor: Option<&ServerSupervisor>,
         command: &[String],
         cwd: &str,
         variables: &BTreeMap<String, String>,
-        message_max: usize,
-        filter: &KeyFilter,
+        rules: &OutputRules<'_>,
     ) -> Result<(Self, Pipes), String> {
         let (name, arguments) = command.split_first().ok_or("it names no program")?;
         // A relative path is meant from the current directory. The child would resolve it from its
@@ -90,12 +128,25 @@ impl Program {
         else {
             return Err("its pipes are not there".to_owned());
         };
+        let group = child.id().ok_or("it ended at once")?;
+        // Registered before the handshake, so that `stop_all` also finds a server that hangs in it.
+        let is_supervised = supervisor.is_some();
+        running().insert(group, is_supervised);
+        let process = Process::Unconfined(UnconfinedProcess { child, group, is_supervised });
+        Ok(Self::listening(process, (stdin, stdout, stderr), rules))
+    }
+
+    fn listening(
+        process: Process,
+        (stdin, stdout, stderr): (ChildStdin, ChildStdout, ChildStderr),
+        rules: &OutputRules<'_>,
+    ) -> (Self, Pipes) {
         let (last_words, is_too_long) = (Arc::default(), Arc::default());
         let backlog = Backlog::default();
-        tokio::spawn(listen(stderr, Arc::clone(&last_words), filter.clone()));
+        tokio::spawn(listen(stderr, Arc::clone(&last_words), rules.filter.clone()));
         let lines = LineFrames {
             inner: stdout,
-            most: message_max,
+            most: rules.message_max,
             length: 0,
             weight: JsonWeight::default(),
             kinds: MessageKinds::default(),
@@ -103,12 +154,23 @@ impl Program {
             is_too_long: Arc::clone(&is_too_long),
         };
         let stdin = Answers::new(stdin, backlog.clone());
-        let group = child.id().ok_or("it ended at once")?;
-        // Registered before the handshake, so that `stop_all` also finds a server that hangs in it.
-        let is_supervised = supervisor.is_some();
-        running().insert(group, is_supervised);
-        let program = Self { child, group, is_supervised, last_words, is_too_long, backlog };
-        Ok((program, (lines, stdin)))
+        (Self { process, last_words, is_too_long, backlog }, (lines, stdin))
+    }
+
+    /// Returns why the server did not begin to answer: `what`, and as far as the process shows it.
+    pub(super) async fn failure(&mut self, what: &str) -> ServerFailure {
+        // Its output is closed before the launcher has reported why.
+        let until = Instant::now() + REPORT;
+        while let Process::Confined(server) = &self.process
+            && Instant::now() < until
+        {
+            match server.ended() {
+                None => tokio::time::sleep(TICK).await,
+                Some(Ok(_)) => break,
+                Some(Err(failure)) => return unstarted(failure),
+            }
+        }
+        ServerFailure::Other(format!("{what}: {}", self.epitaph()))
     }
 
     /// Returns why the server stopped answering, as far as the process shows it.
@@ -119,16 +181,32 @@ impl Program {
         if self.backlog.is_flooded() {
             return FLOODED.to_owned();
         }
-        let ended = match self.child.try_wait() {
-            Ok(Some(status)) => format!("it ended ({status})"),
-            _ => "it stopped answering".to_owned(),
+        let ended = match &mut self.process {
+            Process::Confined(server) => server.ended().and_then(Result::ok),
+            Process::Unconfined(process) => {
+                let status = process.child.try_wait().ok().flatten();
+                status.map(|status| format!("it ended ({status})"))
+            }
         };
+        let ended = ended.unwrap_or_else(|| "it stopped answering".to_owned());
         let words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
         if words.is_empty() { ended } else { format!("{ended}; it said: {words}") }
     }
 }
 
-impl Drop for Program {
+fn unstarted(failure: LaunchFailure) -> ServerFailure {
+    match failure {
+        LaunchFailure::Unconfined(reason) => ServerFailure::Unconfined(reason),
+        LaunchFailure::NotStarted(reason) => {
+            ServerFailure::Other(format!("it could not be started: {reason}"))
+        }
+        LaunchFailure::Launcher(reason) => {
+            ServerFailure::Other(format!("the launcher of programs failed: {reason}"))
+        }
+    }
+}
+
+impl Drop for UnconfinedProcess {
     /// Ends the whole process group, since a server is often started by a wrapper.
     fn drop(&mut self) {
         // A polite signal first, so that the server can clean up.
@@ -157,6 +235,7 @@ fn running() -> MutexGuard<'static, BTreeMap<u32, bool>> {
 /// Kills all started process groups at once. A supervisor ends its own when this process exits,
 /// with what has left the group.
 pub(super) fn stop_all() {
+    stop_servers();
     for (group, is_supervised) in std::mem::take(&mut *running()) {
         signal(group, !is_supervised);
     }

@@ -3,9 +3,12 @@
 
 use std::sync::Arc;
 
+use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::tool::ToolOutcome;
 use conclave_runtime::native::{Call, Failure, Plugin, Tool};
-use conclave_runtime::servers::{ServerPlugin, ServerStart};
+use conclave_runtime::servers::{
+    ServerFailure, ServerLauncher, ServerNote, ServerPlugin, ServerStart,
+};
 use conclave_runtime::subscribe::Level;
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -27,14 +30,23 @@ impl McpServer {
     pub(super) async fn admit(
         servers: Servers,
         start: ServerStart,
-    ) -> Result<ServerPlugin, String> {
+    ) -> Result<ServerPlugin, ServerFailure> {
         let name = start.plugin.to_string();
         let connection = Connection::open(&servers, &start).await?;
         let admitted = Admission::of(&name, &connection.listed, &start.source.tools);
         if admitted.tools.is_empty() {
-            return Err(admitted.why_empty());
+            return Err(admitted.why_empty().into());
         }
-        let (tools, notes) = (admitted.tools.clone(), admitted.notes.clone());
+        let (tools, mut notes) = (admitted.tools.clone(), admitted.notes.clone());
+        let launcher = start.launcher.as_ref();
+        // They stay for the first call, in whose audit they are.
+        let refused = launcher.map(ServerLauncher::refusals).unwrap_or_default();
+        notes.extend(refused.iter().map(note_of));
+        let description = match launcher {
+            Some(_) => "A server of tools, confined to its grants.",
+            None => "A server of tools, outside the sandbox.",
+        };
+
         let server = Arc::new(Self {
             servers,
             start,
@@ -42,7 +54,7 @@ impl McpServer {
             connection: Mutex::new(Some(Arc::new(connection))),
         });
         let plugin = Plugin::tools(&name, tools.into_iter().map(|tool| tool_of(&server, tool)))
-            .described("A server of tools, outside the sandbox.");
+            .described(description);
         Ok(ServerPlugin { plugin, notes })
     }
 
@@ -51,7 +63,11 @@ impl McpServer {
         let Value::Object(arguments) = call.arguments.clone() else {
             return Err(Failure::invalid_arguments("they must be a JSON object"));
         };
-        match connection.call(tool, arguments).await {
+        let answered = connection.call(tool, arguments).await;
+        if let Some(launcher) = &self.start.launcher {
+            launcher.take_refusals().into_iter().for_each(|record| call.host.refused(record));
+        }
+        match answered {
             Ok(result) => result::outcome(result, &*self.start.blobs),
             Err(CallFailure::Said(why)) => Err(Failure::new(why)),
             Err(CallFailure::Gone(why)) => Err(unavailable(call, &why)),
@@ -67,13 +83,26 @@ impl McpServer {
         }
         // The old process ends before another starts.
         *slot = None;
-        let opened = Connection::open(&self.servers, &self.start).await?;
+        let opened = Connection::open(&self.servers, &self.start).await;
+        let opened = opened.map_err(|failure| failure.to_string())?;
         // Only the first list was checked when the config was loaded, so a changed one is refused.
         let name = self.start.plugin.to_string();
         if !self.admitted.still_holds(&name, &opened.listed, &self.start.source.tools) {
             return Err("it was started anew and lists other tools than were admitted".to_owned());
         }
         Ok(Arc::clone(slot.insert(Arc::new(opened))))
+    }
+}
+
+/// The remark on a request that was refused while the server started.
+fn note_of(record: &DenialRecord) -> ServerNote {
+    let denial = &record.denial;
+    ServerNote {
+        message: format!(
+            "it was refused {} {} while it started: {}",
+            denial.capability, denial.target, record.reason
+        ),
+        help: record.suggestion.as_ref().map(|line| format!("if it shall have it: `{line}`")),
     }
 }
 

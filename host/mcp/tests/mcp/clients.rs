@@ -35,7 +35,7 @@ impl Drop for Dropped {
 }
 
 /// A client that sends arbitrary lines.
-struct Client {
+pub(crate) struct Client {
     to: WriteHalf<DuplexStream>,
     from: Lines<BufReader<ReadHalf<DuplexStream>>>,
     served: JoinHandle<Result<(), ServeError>>,
@@ -82,7 +82,13 @@ impl Client {
         let prepared = Arc::new(host.load(&config).await.unwrap_or_else(|error| panic!("{error}")));
         let journals = MemoryJournals::default();
         let options = RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() };
-        let service = Service { prepared, selection, options, blobs: Arc::clone(host.blobs()) };
+        let blobs = Arc::clone(host.blobs());
+        let service = Service { prepared, selection, options, blobs, reads: None };
+        Self::of(service, journals, stopped)
+    }
+
+    /// A client of any service.
+    pub(crate) fn of(service: Service, journals: MemoryJournals, stopped: Arc<Notify>) -> Self {
         let (ours, theirs) = tokio::io::duplex(64 << 10);
         let (from, to) = tokio::io::split(theirs);
         let served = tokio::spawn(serve(service, from, to));
@@ -91,7 +97,13 @@ impl Client {
     }
 
     async fn started(version: &str, capabilities: Value) -> Self {
-        let mut client = Self::new(Selection { ask: true, ..Selection::default() }).await;
+        let client = Self::new(Selection { ask: true, ..Selection::default() }).await;
+        client.after_handshake(version, capabilities).await
+    }
+
+    /// The client after its handshake.
+    pub(crate) async fn after_handshake(mut self, version: &str, capabilities: Value) -> Self {
+        let client = &mut self;
         let info = json!({ "name": "tester", "version": "1" });
         let params =
             json!({ "protocolVersion": version, "capabilities": capabilities, "clientInfo": info });
@@ -100,22 +112,22 @@ impl Client {
         client
             .write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string())
             .await;
-        client
+        self
     }
 
-    async fn write(&mut self, line: &str) {
+    pub(crate) async fn write(&mut self, line: &str) {
         self.to.write_all(line.as_bytes()).await.unwrap();
         self.to.write_all(b"\n").await.unwrap();
     }
 
-    async fn read(&mut self) -> Value {
+    pub(crate) async fn read(&mut self) -> Value {
         let line = self.from.next_line().await.unwrap().expect("a line");
         serde_json::from_str(&line).unwrap_or_else(|error| {
             panic!("stdout holds nothing but the protocol: {error}: {line}")
         })
     }
 
-    async fn send(&mut self, id: u64, method: &str, params: Value) {
+    pub(crate) async fn send(&mut self, id: u64, method: &str, params: Value) {
         self.write(
             &json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string(),
         )
@@ -123,7 +135,7 @@ impl Client {
     }
 
     /// Returns the response to a request, skipping other messages.
-    async fn ask(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Value {
         self.send(1, method, params).await;
         loop {
             let message = self.read().await;

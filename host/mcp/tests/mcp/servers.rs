@@ -5,7 +5,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use conclave_core::config::{ConfigPath, KeyRef, McpReach, PluginSource, ProblemCode, Problems};
+use conclave_core::config::{
+    ConfigPath, KeyRef, McpReach, PluginSource, ProblemCode, Problems, ServerLimits,
+};
 use conclave_core::types::message::Label;
 use conclave_mcp::source::Servers;
 use conclave_runtime::config::Config;
@@ -60,7 +62,7 @@ entry = "main"
 source = "native:agent"
 grants.tools = ["it.*"]
 [plugins.it]
-source = {{ mcp = {{ command = ["python3", {:?}, "{mode}"], env = {{ GIVEN = "1" }} }} }}
+source = {{ mcp = {{ command = ["python3", {:?}, "{mode}"], env = {{ GIVEN = "1" }}, unconfined = true }} }}
 {lines}
 [tasks.main]
 agent = "agent"
@@ -517,6 +519,19 @@ async fn a_host_that_speaks_to_no_servers_says_so() {
     );
 }
 
+/// This host has no launcher, as on a kernel that cannot confine.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_cannot_be_confined_is_refused_with_the_line_that_starts_it() {
+    let mut config = config("plain", "", ALLOWED);
+    let plugin = config.plugins.get_mut("it").unwrap();
+    let PluginSource::Mcp(source) = &mut plugin.source else { panic!("it is a server") };
+    let McpReach::Program { confined, .. } = &mut source.reach else { panic!("it is started") };
+    *confined = Some(ServerLimits::default());
+    let (code, error) = problem(&host(true), &config).await;
+    assert_eq!(code, ProblemCode::NotConfined, "{error}");
+    assert!(error.contains("`unconfined = true`"), "{error}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_head_of_a_run_says_what_no_sandbox_holds() {
     if !has_python() {
@@ -532,7 +547,7 @@ async fn the_head_of_a_run_says_what_no_sandbox_holds() {
     let prepared = host(true).prepare(&config("plain", "", ALLOWED), &follow).await.unwrap();
     let warned = warned.lock().unwrap().join("\n");
     assert!(
-        warned.contains("mcp python3: this program runs outside the sandbox, as you"),
+        warned.contains("mcp python3: this program runs UNCONFINED, outside the sandbox, as you"),
         "{warned}"
     );
     let setup = prepared.setup();

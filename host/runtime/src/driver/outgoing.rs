@@ -1,7 +1,9 @@
-//! Messages on channels that the host serves itself: one signed request for each attempt. The record
-//! of the event that sends a message is durable before its first attempt; an attempt whose outcome
-//! is unknown is repeated only if the receiver drops what it has.
+//! Messages on channels that the host serves itself: one signed request, or one call of a plugin, for
+//! each attempt. The record of the event that sends a message is durable before its first attempt; an
+//! attempt whose outcome is unknown is repeated only if the receiver drops what it has.
 
+mod plugin;
+mod verification;
 mod webhook;
 
 use std::collections::BTreeMap;
@@ -9,17 +11,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_core::config::ChannelEndpoint;
-use conclave_core::types::ids::{ChannelId, RoomId};
+use conclave_core::config::{ChannelEndpoint, ChannelPeer};
+use conclave_core::types::ids::{ChannelId, PluginName, RoomId};
 use conclave_core::types::room_secret::RoomSecret;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, sleep, timeout_at};
+use verification::SharedSecret;
 
 use crate::driver::channel::OutgoingMessage;
 use crate::imports::secrets::SecretSource;
 use crate::support::webhook::{SignatureFault, SignedHeaders, WebhookSecret};
+
+pub(crate) use plugin::PluginCaller;
 
 /// The time limit of one attempt.
 const ATTEMPT: Duration = Duration::from_secs(15);
@@ -29,6 +34,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 const FRESH: Duration = Duration::from_secs(10);
 /// Bytes of an id, of those of its MAC.
 const ID: usize = 16;
+/// Requests that plugins read at once, which strangers can send.
+const READING: usize = 8;
 
 /// The channels of a config that the host serves itself.
 pub struct ChannelEndpoints {
@@ -36,10 +43,19 @@ pub struct ChannelEndpoints {
     secrets: Arc<dyn SecretSource>,
     /// What was read of each secret last, and when.
     read: Mutex<BTreeMap<ChannelId, (Instant, SecretReading)>>,
+    /// The permits of calls of plugins that read requests.
+    reading: Semaphore,
+}
+
+/// A secret in the form of its channel's kind.
+#[derive(Clone)]
+enum ChannelSecret {
+    Webhook(Arc<WebhookSecret>),
+    Shared(Arc<SharedSecret>),
 }
 
 /// A secret, or why there is none.
-type SecretReading = Result<Arc<WebhookSecret>, String>;
+type SecretReading = Result<ChannelSecret, String>;
 
 impl fmt::Debug for ChannelEndpoints {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -52,6 +68,8 @@ pub(crate) struct IdentifiedMessage {
     pub(crate) id: String,
     pub(crate) room: RoomId,
     pub(crate) message: OutgoingMessage,
+    /// The address of the conversation at the other side; `None` for a message of another room.
+    pub(crate) conversation: Option<String>,
 }
 
 impl IdentifiedMessage {
@@ -66,7 +84,7 @@ impl IdentifiedMessage {
         mac.update(message.key.as_bytes());
         let tag = mac.finalize().into_bytes();
         let digits = tag.iter().take(ID).map(|byte| format!("{byte:02x}")).collect::<String>();
-        Self { id: format!("msg_{digits}"), room, message }
+        Self { id: format!("msg_{digits}"), room, message, conversation: None }
     }
 }
 
@@ -75,6 +93,8 @@ impl IdentifiedMessage {
 pub(crate) struct SendFailure {
     pub(crate) reason: String,
     pub(crate) kind: FailureKind,
+    /// The shortest pause that the receiver asks for.
+    pub(crate) pause: Option<Duration>,
 }
 
 /// What a failure says about the message.
@@ -90,7 +110,7 @@ pub(crate) enum FailureKind {
 
 impl SendFailure {
     fn new(kind: FailureKind, reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), kind }
+        Self { reason: reason.into(), kind, pause: None }
     }
 }
 
@@ -117,9 +137,15 @@ pub enum HookRefusal {
     /// The signature is valid, and the message is too old or too young.
     #[error("{}", SignatureFault::Time)]
     Time,
-    /// The secret cannot be read; the text is for the operator.
+    /// The plugin of the channel refuses it; the text is for the operator.
+    #[error("the request is none of this channel's service")]
+    Refused(String),
+    /// The secret cannot be read, or the plugin failed; the text is for the operator.
     #[error("{0}")]
-    NoSecret(String),
+    Failed(String),
+    /// Too many requests are being read.
+    #[error("{READING} requests are read already; try again in a moment")]
+    Busy,
 }
 
 impl ChannelEndpoints {
@@ -127,7 +153,7 @@ impl ChannelEndpoints {
         endpoints: BTreeMap<ChannelId, ChannelEndpoint>,
         secrets: Arc<dyn SecretSource>,
     ) -> Self {
-        Self { endpoints, secrets, read: Mutex::default() }
+        Self { endpoints, secrets, read: Mutex::default(), reading: Semaphore::new(READING) }
     }
 
     /// Whether the host serves the channel itself.
@@ -141,44 +167,70 @@ impl ChannelEndpoints {
         self.endpoints.keys()
     }
 
-    /// Verifies that a request comes from the sender of its channel. Returns the sender's name.
+    /// The plugin that reads the requests to a channel; `None` if the host does.
+    #[must_use]
+    pub fn plugin(&self, channel: &ChannelId) -> Option<&PluginName> {
+        match &self.endpoints.get(channel)?.peer {
+            ChannelPeer::Plugin { plugin, .. } => Some(plugin),
+            ChannelPeer::Webhook { .. } => None,
+        }
+    }
+
+    /// Verifies that a webhook comes from the sender of its channel. Returns the sender's name.
     ///
     /// # Errors
-    /// `Unsigned`, `Time`, or `NoSecret`.
+    /// `Unsigned`, `Time`, or `Failed`.
     pub async fn verify(&self, request: HookRequest<'_>) -> Result<String, HookRefusal> {
         let HookRequest { channel, headers, body, now } = request;
         let endpoint = self.endpoints.get(channel).ok_or(HookRefusal::Unsigned)?;
-        let unread = |what: String| {
-            HookRefusal::NoSecret(format!(
-                "the secret of the channel {channel} cannot be used: {what}"
-            ))
+        let ChannelPeer::Webhook { sender, .. } = &endpoint.peer else {
+            return Err(HookRefusal::Unsigned);
         };
-        let secret = self.secret(channel, endpoint).await.map_err(unread)?;
+        let secret = self.webhook_secret(channel, endpoint).await.map_err(HookRefusal::Failed)?;
         match secret.verify(&headers, body, now) {
-            Ok(()) if endpoint.sender.is_empty() => Ok(channel.to_string()),
-            Ok(()) => Ok(endpoint.sender.clone()),
+            Ok(()) if sender.is_empty() => Ok(channel.to_string()),
+            Ok(()) => Ok(sender.clone()),
             Err(SignatureFault::Time) => Err(HookRefusal::Time),
             Err(SignatureFault::Headers | SignatureFault::Signature) => Err(HookRefusal::Unsigned),
         }
     }
 
+    async fn webhook_secret(
+        &self,
+        channel: &ChannelId,
+        endpoint: &ChannelEndpoint,
+    ) -> Result<Arc<WebhookSecret>, String> {
+        match self.secret(channel, endpoint).await? {
+            ChannelSecret::Webhook(secret) => Ok(secret),
+            ChannelSecret::Shared(_) => Err(format!("the channel {channel} is no webhook")),
+        }
+    }
+
     /// The secret of a channel.
     async fn secret(&self, channel: &ChannelId, endpoint: &ChannelEndpoint) -> SecretReading {
+        let unread =
+            |what: &str| format!("the secret of the channel {channel} cannot be used: {what}");
         // Held while it is read, so that many requests start one program.
         let mut read = self.read.lock().await;
         if let Some((_, secret)) = read.get(channel).filter(|(at, _)| at.elapsed() < FRESH) {
             return secret.clone();
         }
-        let reading = match self.secrets.secret(&endpoint.secret).await {
-            Ok(key) => WebhookSecret::parse(key.reveal()).map(Arc::new).map_err(str::to_owned),
-            Err(what) => Err(what),
+        let Some(key) = &endpoint.secret else { return Err(unread("the config has none")) };
+        let reading = match self.secrets.secret(key).await {
+            Ok(key) => parse_secret(&endpoint.peer, key.reveal()).map_err(unread),
+            Err(what) => Err(unread(&what)),
         };
         read.insert(channel.clone(), (Instant::now(), reading.clone()));
         reading
     }
 
-    /// Sends a message, in as many attempts and as much time as its channel allows.
-    pub(crate) async fn send(&self, message: &IdentifiedMessage) -> Result<(), SendFailure> {
+    /// Sends a message, in as many attempts and as much time as its channel allows. `caller` calls
+    /// the plugin of a channel that has one.
+    pub(crate) async fn send(
+        &self,
+        message: &IdentifiedMessage,
+        mut caller: Option<PluginCaller>,
+    ) -> Result<(), SendFailure> {
         let channel = &message.message.channel;
         let Some(endpoint) = self.endpoints.get(channel) else {
             let reason = format!("the config has no endpoint of {channel} any more");
@@ -189,19 +241,24 @@ impl ChannelEndpoints {
         let mut attempt = 1;
         loop {
             let until = deadline.min(Instant::now() + ATTEMPT);
-            let sent = timeout_at(until, self.attempt(endpoint, message)).await;
-            let failure = match sent {
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(failure)) => failure,
-                Err(_) => SendFailure::new(FailureKind::Unknown, "no answer came in time"),
+            let sent = match &mut caller {
+                Some(caller) => caller.attempt(message, attempt, until).await,
+                None => {
+                    let unanswered =
+                        |_| Err(SendFailure::new(FailureKind::Unknown, "no answer came in time"));
+                    let sent = timeout_at(until, self.attempt(endpoint, message)).await;
+                    sent.unwrap_or_else(unanswered)
+                }
             };
+            let Err(failure) = sent else { return Ok(()) };
             was_lost |= failure.kind == FailureKind::Unknown;
             let may_repeat = match failure.kind {
                 FailureKind::NotYet => true,
                 FailureKind::Never => false,
                 FailureKind::Unknown => endpoint.deduplicates,
             };
-            let pause = pause_after(attempt, getrandom::u32().unwrap_or(u32::MAX / 2));
+            let pause = pause_after(attempt, getrandom::u32().unwrap_or(u32::MAX / 2))
+                .max(failure.pause.unwrap_or_default());
             if !may_repeat || attempt >= endpoint.attempts || Instant::now() + pause >= deadline {
                 let reason = match attempt {
                     1 => failure.reason,
@@ -210,7 +267,7 @@ impl ChannelEndpoints {
                 // An earlier attempt may have arrived.
                 return Err(match was_lost {
                     true => SendFailure::new(FailureKind::Unknown, format!("unknown: {reason}")),
-                    false => SendFailure { reason, kind: failure.kind },
+                    false => SendFailure::new(failure.kind, reason),
                 });
             }
             attempt += 1;
@@ -223,17 +280,26 @@ impl ChannelEndpoints {
         endpoint: &ChannelEndpoint,
         message: &IdentifiedMessage,
     ) -> Result<(), SendFailure> {
-        let no_secret = |what: String| {
-            SendFailure::new(FailureKind::NotYet, format!("its secret cannot be used: {what}"))
+        let ChannelPeer::Webhook { url, private, .. } = &endpoint.peer else {
+            let reason = "this run began without the channel's plugin";
+            return Err(SendFailure::new(FailureKind::Never, reason));
         };
-        let Some(url) = &endpoint.url else {
+        let Some(url) = url else {
             let reason = "the channel has no url, and receives no messages";
             return Err(SendFailure::new(FailureKind::Never, reason));
         };
         let channel = &message.message.channel;
-        let secret = self.secret(channel, endpoint).await.map_err(no_secret)?;
-        webhook::post(url, &secret, &endpoint.private, message).await
+        let unread = |what| SendFailure::new(FailureKind::NotYet, what);
+        let secret = self.webhook_secret(channel, endpoint).await.map_err(unread)?;
+        webhook::post(url, &secret, private, message).await
     }
+}
+
+fn parse_secret(peer: &ChannelPeer, key: &str) -> Result<ChannelSecret, &'static str> {
+    Ok(match peer {
+        ChannelPeer::Webhook { .. } => ChannelSecret::Webhook(Arc::new(WebhookSecret::parse(key)?)),
+        ChannelPeer::Plugin { .. } => ChannelSecret::Shared(Arc::new(SharedSecret::parse(key)?)),
+    })
 }
 
 /// The pause after an attempt: twice as long each time, and a random part of up to a half shorter, so

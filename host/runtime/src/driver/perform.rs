@@ -15,18 +15,22 @@ use conclave_core::types::approval::{Approval, ApprovalAnswer, ApprovalAuthor};
 use conclave_core::types::completion::{ModelError, Prompt};
 use conclave_core::types::denial::DenialRecord;
 use conclave_core::types::fault::{Fault, FaultKind};
-use conclave_core::types::ids::{CallId, ModelName, PluginName};
+use conclave_core::types::ids::{
+    CHANNEL_PREFIX, CallId, ChannelId, ModelName, PluginName, Principal,
+};
 use conclave_models::{ModelFailure, TextSink};
 
 use super::approving::ApproverQueue;
 use super::port::RoomPort;
 use super::side_effects::{EffectStep, SideEffectPort};
 use super::{CallWork, Driver, UnderWay};
-use crate::calls::{CallStart, Observer, PluginAnswer, PluginCall, PluginOutput, ToolInput};
+use crate::calls::{
+    CallStart, NoSignatures, Observer, PluginAnswer, PluginCall, PluginOutput, ToolInput,
+};
 use crate::driver::approve::Approver;
 use crate::driver::channel::{HumanAnswer, OutgoingMessage};
 use crate::driver::event_queue::EventSender;
-use crate::driver::outgoing::{FailureKind, IdentifiedMessage};
+use crate::driver::outgoing::{FailureKind, IdentifiedMessage, PluginCaller};
 use crate::driver::runner::{Progressing, TaskProgress};
 use crate::imports::folder::RunOverlays;
 use crate::observe::subscribe::{FollowGate, Level, Publisher, RunEvent};
@@ -126,11 +130,16 @@ impl Driver {
         let broke_off = Some("the channel broke off".to_owned());
         if self.shared.endpoints.serves(&message.channel) {
             let endpoints = Arc::clone(&self.shared.endpoints);
+            let conversation = conversation_of(&self.shared.principal, &message.channel);
+            let caller = self.channel_caller(call, &message.channel);
             let secret = self.room.secret().unwrap_or(&self.secret);
-            let message = IdentifiedMessage::new(secret, self.id.clone(), message);
+            let message = IdentifiedMessage {
+                conversation,
+                ..IdentifiedMessage::new(secret, self.id.clone(), message)
+            };
             let fallback = Event::Sent { call, failure: broke_off, unknown: true };
             self.start(call, fallback, async move {
-                let failure = endpoints.send(&message).await.err();
+                let failure = endpoints.send(&message, caller).await.err();
                 let unknown = failure.as_ref().is_some_and(|it| it.kind == FailureKind::Unknown);
                 Event::Sent { call, failure: failure.map(|failure| failure.reason), unknown }
             });
@@ -146,6 +155,25 @@ impl Driver {
             };
             Event::Sent { call, failure, unknown: false }
         });
+    }
+
+    /// The caller of the plugin that delivers the messages of a channel; `None` if none does, or the
+    /// run began without it.
+    fn channel_caller(&mut self, call: CallId, channel: &ChannelId) -> Option<PluginCaller> {
+        let plugin = self.shared.endpoints.plugin(channel)?.clone();
+        let setup = self.room.setup();
+        let of_room = setup.channels.get(channel)?.plugin.as_ref();
+        let facts = &setup.plugins.get(&plugin).filter(|_| of_room == Some(&plugin))?.facts;
+        let is_sandboxed = !facts.is_native() && !facts.mcp;
+        // After a restart the numbers go on from those of the log.
+        let earlier = self.traces.get(&call).map(|trace| trace.side_effects.keys().max().copied());
+        let effects = earlier.flatten().map_or(0, |last| last.saturating_add(1));
+        let (at, scratch) = (self.now(), Arc::default());
+        let start =
+            Start { at, scratch, agent: None, delivery: None, conversation: None, callable: None };
+        let start = self.call_start(call, plugin, start);
+        let plugins = Arc::clone(&self.shared.plugins);
+        Some(PluginCaller { plugins, start, is_sandboxed, effects })
     }
 
     /// Runs the work of a call beside the loop. If the work panics, the room gets `fallback` as the
@@ -189,6 +217,7 @@ impl Driver {
                 survives_power_cuts: self.shared.journals.survive_power_cuts(),
                 overlays,
             }),
+            signatures: Arc::new(NoSignatures),
             observer: Arc::new(Follower {
                 gate: Arc::clone(&self.follow),
                 // Log lines of the call wait for this commit, which contains the record that began
@@ -304,6 +333,12 @@ impl Driver {
             None => {}
         }
     }
+}
+
+/// The address of a conversation at the other side of a channel, if it began there.
+fn conversation_of(principal: &Principal, channel: &ChannelId) -> Option<String> {
+    let of_channel = principal.0.strip_prefix(CHANNEL_PREFIX)?.strip_prefix(channel.as_str())?;
+    of_channel.strip_prefix('/').map(str::to_owned)
 }
 
 /// The event that answers a plugin call.

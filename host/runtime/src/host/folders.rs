@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use conclave_core::config::{Config, ProblemCode, Problems};
-use conclave_core::permissions::grants::{FileMode, Grants};
+use conclave_core::config::{Config, ConfigProblem, PluginSource, ProblemCode, Problems};
+use conclave_core::permissions::grants::{ExecGrant, FileMode, Grants};
 use conclave_core::setup::Setup;
 use conclave_core::types::ids::PluginName;
 
@@ -93,14 +93,25 @@ pub(super) fn check(
     }
     let programs = ProgramFolders { config, guarded: &guarded, granted: &granted, launcher };
     for (name, plugin) in &config.plugins {
-        programs.check(name, &plugin.grants, problems);
+        if let Some(exec) = &plugin.grants.exec {
+            let what = "grants.exec";
+            programs.check_reach(name, what, (&exec.read, &exec.starts), problems);
+            programs.check_commands(name, exec, problems);
+        }
+        if let PluginSource::Mcp(source) = &plugin.source
+            && let Some(limits) = source.confined()
+        {
+            let what = "source.mcp";
+            programs.check_reach(name, what, (&limits.read, &limits.starts), problems);
+        }
     }
     check_overlays(config, &granted, problems);
     check_commands(config, &granted, problems);
 }
 
-/// The folders of a config, for the checks of `grants.exec`. A program resolves paths as the machine
-/// does, so a plugin that can write into a parent of a path can replace the path.
+/// The folders of a config, for the checks of `grants.exec` and of confined servers. A program
+/// resolves paths as the machine does, so a plugin that can write into a parent of a path can
+/// replace the path.
 struct ProgramFolders<'c> {
     config: &'c Config,
     guarded: &'c [Guarded],
@@ -109,18 +120,22 @@ struct ProgramFolders<'c> {
 }
 
 impl ProgramFolders<'_> {
-    fn check(&self, name: &PluginName, grants: &Grants, problems: &mut Problems) {
-        let Some(exec) = &grants.exec else { return };
-        let key = |list: &str, index: usize| format!("plugins.{name}.grants.exec.{list}[{index}]");
-        let mut add = |code, key: &str, what: String, help: Option<&str>| {
-            let problem = self.config.problem(code, key, what);
-            problems.push(match help {
-                Some(help) => problem.help(help),
-                None => problem,
-            });
+    /// Checks what programs may read and start, and the folders of the plugin. `what` is the key of
+    /// the programs.
+    fn check_reach(
+        &self,
+        name: &PluginName,
+        what: &str,
+        (read, starts): (&[String], &[String]),
+        problems: &mut Problems,
+    ) {
+        let programs = format!("plugins.{name}.{what}");
+        let key = |list: &str, index: usize| format!("{programs}.{list}[{index}]");
+        let mut add = |code, key: &str, what: String, help| {
+            problems.push(self.problem(code, key, what, help));
         };
         const APART: &str = "keep it outside of folders that a plugin may write";
-        for (index, path) in exec.read.iter().enumerate() {
+        for (index, path) in read.iter().enumerate() {
             let key = key("read", index);
             let Ok(dir) = Path::new(path).canonicalize() else {
                 let what = format!("there is no file or folder {path}");
@@ -136,7 +151,7 @@ impl ProgramFolders<'_> {
                 add(ProblemCode::ProtectedFolder, &key, what, Some(APART));
             }
         }
-        for (index, path) in exec.starts.iter().enumerate() {
+        for (index, path) in starts.iter().enumerate() {
             let key = key("starts", index);
             if Path::new(path).canonicalize().is_err() {
                 let what = format!("there is no program or folder {path}");
@@ -146,7 +161,7 @@ impl ProgramFolders<'_> {
         for own in self.granted.iter().filter(|granted| granted.plugin == name) {
             if let Some(writer) = self.writer_above(std::slice::from_ref(&own.dir), true) {
                 let what = format!(
-                    "with `grants.exec`, {} cannot be granted: it is below {writer}",
+                    "with `{what}`, {} cannot be granted: it is below {writer}",
                     own.dir.display()
                 );
                 add(ProblemCode::ProtectedFolder, &own.key, what, Some(APART));
@@ -159,10 +174,17 @@ impl ProgramFolders<'_> {
                 "programs cannot be granted: {}, where they have their private folders, is in {writer}",
                 launcher.display()
             );
-            add(ProblemCode::ProtectedFolder, &format!("plugins.{name}.grants.exec"), what, None);
+            add(ProblemCode::ProtectedFolder, &programs, what, None);
         }
+    }
+
+    /// Checks that no plugin can replace a granted program.
+    fn check_commands(&self, name: &PluginName, exec: &ExecGrant, problems: &mut Problems) {
+        let mut add = |code, key: &str, what: String, help| {
+            problems.push(self.problem(code, key, what, help));
+        };
         for (index, pattern) in exec.commands.iter().enumerate() {
-            let key = key("commands", index);
+            let key = format!("plugins.{name}.grants.exec.commands[{index}]");
             let path = Path::new(pattern.program());
             if !path.is_file() {
                 let what = format!("there is no program {}", pattern.program());
@@ -177,6 +199,20 @@ impl ProgramFolders<'_> {
                 let help = "grant a program that no plugin can replace";
                 add(ProblemCode::ProtectedFolder, &key, what, Some(help));
             }
+        }
+    }
+
+    fn problem(
+        &self,
+        code: ProblemCode,
+        key: &str,
+        what: String,
+        help: Option<&str>,
+    ) -> ConfigProblem {
+        let problem = self.config.problem(code, key, what);
+        match help {
+            Some(help) => problem.help(help),
+            None => problem,
         }
     }
 
@@ -429,6 +465,22 @@ mod tests {
             both(temp.path(), "../data/sub", &mcp("command = [\"python3\", \"../data/pkg\"]"), &[]),
             ["", ""]
         );
+    }
+
+    #[test]
+    fn no_plugin_decides_what_a_folder_of_a_server_is() {
+        let temp = folders(&["conf/a.toml", "data/sub/x", "beside/x"]);
+        let server = |dir: &str, keys: &str| {
+            format!(
+                "[plugins.s]\nsource = {{ mcp = {{ command = [\"x\"]{keys} }} }}\ngrants.files = [{{ dir = {dir:?}, at = \"/s\", mode = \"read\" }}]"
+            )
+        };
+        // A link in its place would lead the server elsewhere.
+        let [writes, reads] = both(temp.path(), "../data", &server("../data/sub", ""), &[]);
+        assert!(writes.contains("with `source.mcp`") && reads.is_empty(), "{writes} {reads}");
+        assert_eq!(both(temp.path(), "../data", &server("../beside", ""), &[]), ["", ""]);
+        let missing = server("../beside", ", read = [\"../nowhere\"]");
+        assert!(both(temp.path(), "../data", &missing, &[])[1].contains("no file or folder"));
     }
 
     #[test]

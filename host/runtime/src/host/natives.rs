@@ -7,15 +7,16 @@ use std::sync::Arc;
 
 use conclave_core::config::assemble::tool_faults;
 use conclave_core::config::{
-    Config, ConfigProblem, McpReach, McpSource, PluginSource, ProblemCode, Problems,
+    Config, ConfigProblem, McpReach, McpSource, PluginConfig, PluginSource, ProblemCode, Problems,
 };
 use conclave_core::setup::{PluginFacts, PluginSetup};
 use conclave_core::types::ids::PluginName;
-use conclave_core::types::limits::PluginLimits;
 
 use super::sources::{Missing, no_servers};
 use super::{Follow, Host, LoadStep};
-use crate::host::servers::{ServerNote, ServerPlugin, ServerStart};
+use crate::host::servers::{
+    self, ServerFailure, ServerLauncher, ServerNote, ServerPlugin, ServerStart,
+};
 use crate::native::{self, Native};
 use crate::plugin::{ArgumentChecker, LoadError, each_schema, schemas};
 use crate::support::digest;
@@ -83,6 +84,8 @@ impl LoadedNative {
 /// The reason why a native plugin cannot be loaded.
 enum NativeRefusal {
     Missing(Missing),
+    /// This machine cannot confine the program of a server.
+    Unconfined(String),
     Other(String),
 }
 
@@ -96,6 +99,8 @@ impl Host {
         refused: &mut bool,
     ) -> BTreeMap<PluginName, LoadedNative> {
         let mut loaded = BTreeMap::new();
+        // A program would reach the folders before they are checked.
+        let has_bad_folders = !self.folder_problems(config).0.is_empty();
         for (name, plugin) in &config.plugins {
             let key = format!("plugins.{name}.source");
             let found = match &plugin.source {
@@ -103,8 +108,11 @@ impl Host {
                     None => Err(NativeRefusal::Missing(self.no_native(source))),
                     Some(plugin) => LoadedNative::load(plugin).await.map_err(NativeRefusal::Other),
                 },
+                PluginSource::Mcp(source) if source.confined().is_some() && has_bad_folders => {
+                    continue;
+                }
                 PluginSource::Mcp(source) => {
-                    let server = self.load_server(name, source, &plugin.limits, follow).await;
+                    let server = self.load_server(name, source, plugin, follow).await;
                     server.map(|(native, notes)| {
                         for note in notes {
                             problems.push(warning(config, name, &key, note));
@@ -124,6 +132,13 @@ impl Host {
                 Err(NativeRefusal::Missing(missing)) => {
                     problems.push(missing.problem(config, &key))
                 }
+                Err(NativeRefusal::Unconfined(what)) => {
+                    *refused = true;
+                    let what = format!("the plugin `{name}` is refused: {what}");
+                    let help = "run it on Linux 5.13 or newer with user namespaces, Landlock and seccomp; or write `unconfined = true` in its `source.mcp`, and it runs as you, with your files and your network";
+                    let problem = config.problem(ProblemCode::NotConfined, &key, what);
+                    problems.push(problem.help(help));
+                }
                 Err(NativeRefusal::Other(what)) => {
                     *refused = true;
                     problems.push(config.problem(
@@ -142,32 +157,43 @@ impl Host {
         &self,
         name: &PluginName,
         source: &McpSource,
-        limits: &PluginLimits,
+        config: &PluginConfig,
         follow: &Follow,
     ) -> Result<(LoadedNative, Vec<ServerNote>), NativeRefusal> {
         let Some(servers) = &self.servers else { return Err(NativeRefusal::Missing(no_servers())) };
-        // The warning comes before the server starts, because the server runs outside the sandbox.
-        if source.is_started_here() {
+        // The warning comes before the server starts, because it runs outside the sandbox.
+        if source.is_unconfined() {
             let message = format!(
-                "{}: this program runs outside the sandbox, as you; no grant holds it back",
+                "{}: this program runs UNCONFINED, outside the sandbox, as you; no grant holds it back",
                 source.label
             );
             follow(LoadStep::Warning { plugin: Some(name.clone()), message });
         }
+        let launcher = source
+            .confined()
+            .map(|limits| ServerLauncher::new(self.launcher.clone(), name, config, limits));
         let start = ServerStart {
             plugin: name.clone(),
             source: source.clone(),
-            limits: limits.clone(),
+            limits: config.limits.clone(),
+            launcher: launcher.clone(),
             secrets: Arc::clone(&self.secrets),
             blobs: Arc::clone(&self.blobs),
         };
-        let connected = servers.connect(start).await.map_err(NativeRefusal::Other)?;
+        let connected = servers.connect(start).await.map_err(|failure| match failure {
+            ServerFailure::Unconfined(_) => NativeRefusal::Unconfined(failure.to_string()),
+            ServerFailure::Other(why) => NativeRefusal::Other(why),
+        })?;
         let ServerPlugin { plugin, mut notes } = connected;
         let loaded = LoadedNative::load_server(&plugin).await.map_err(NativeRefusal::Other)?;
         let (mut native, unfit) = loaded;
         notes.extend(unfit);
         native.facts.mcp = true;
         native.facts.server = way_to(source);
+        if let Some(launcher) = launcher {
+            native.facts.confinement = Some(launcher.reach());
+            native.facts.manifest.asks.extend(servers::requests());
+        }
         Ok((native, notes))
     }
 
@@ -198,7 +224,7 @@ fn warning(config: &Config, name: &PluginName, key: &str, note: ServerNote) -> C
 /// A digest of the way to a tool server. Keys are left out: another key leads to the same server.
 fn way_to(source: &McpSource) -> String {
     let way = match &source.reach {
-        McpReach::Program { command, env, keys: _, cwd } => {
+        McpReach::Program { command, env, keys: _, cwd, confined: _ } => {
             let folder = Path::new(&cwd.path).canonicalize().unwrap_or_default();
             format!("{command:?} {env:?} {}", folder.display())
         }

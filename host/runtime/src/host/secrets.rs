@@ -21,7 +21,10 @@ impl Host {
     fn check_endpoints(&self, config: &Config, problems: &mut Problems) -> usize {
         let mut missing = 0;
         for (channel, endpoint) in &config.endpoints {
-            let Err(what) = self.secrets.check(&endpoint.secret) else { continue };
+            let Some(Err(what)) = endpoint.secret.as_ref().map(|key| self.secrets.check(key))
+            else {
+                continue;
+            };
             missing += 1;
             let what = format!("the secret of the channel `{channel}` cannot be read: {what}");
             let key = format!("channels.{channel}.secret");

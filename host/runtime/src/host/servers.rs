@@ -1,5 +1,10 @@
 //! The interface to tool servers written by others. The protocol is implemented in `conclave-mcp`.
 
+mod confined;
+#[cfg(feature = "fetch")]
+mod proxy;
+
+use std::fmt;
 use std::sync::Arc;
 
 use conclave_core::config::McpSource;
@@ -11,6 +16,10 @@ use crate::native;
 use crate::support::blobs::Blobs;
 use crate::support::clock::BoxFuture;
 
+pub use crate::imports::exec::{LaunchFailure, ServerPipes, stop_servers};
+pub(super) use confined::requests;
+pub use confined::{ConfinedServer, ServerEnvironment, ServerLauncher};
+
 /// A tool server that is to be started or connected to.
 #[derive(Clone)]
 pub struct ServerStart {
@@ -20,6 +29,9 @@ pub struct ServerStart {
     pub source: McpSource,
     /// The limits of the server's calls.
     pub limits: PluginLimits,
+    /// The launcher of its program, which confines it; `None` for a program without confinement,
+    /// and for an address.
+    pub launcher: Option<ServerLauncher>,
     /// The source of its keys.
     pub secrets: Arc<dyn SecretSource>,
     /// The store of its results that are not text.
@@ -52,7 +64,41 @@ pub trait ToolServers: Send + Sync + 'static {
     /// labelled as untrusted text.
     ///
     /// # Errors
-    /// Returns a message for the operator that says why the server cannot be reached. It never
-    /// contains a key or a part of one.
-    fn connect(&self, start: ServerStart) -> BoxFuture<'static, Result<ServerPlugin, String>>;
+    /// Returns why the server cannot be reached. It never contains a key or a part of one.
+    fn connect(
+        &self,
+        start: ServerStart,
+    ) -> BoxFuture<'static, Result<ServerPlugin, ServerFailure>>;
+}
+
+/// Why a server cannot be reached, for the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerFailure {
+    /// This machine cannot confine its program, for this reason.
+    Unconfined(String),
+    /// Another reason.
+    Other(String),
+}
+
+impl From<String> for ServerFailure {
+    fn from(reason: String) -> Self {
+        Self::Other(reason)
+    }
+}
+
+impl From<&str> for ServerFailure {
+    fn from(reason: &str) -> Self {
+        Self::Other(reason.to_owned())
+    }
+}
+
+impl fmt::Display for ServerFailure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unconfined(reason) => {
+                write!(out, "its program cannot be confined, so it was not started: {reason}")
+            }
+            Self::Other(reason) => out.write_str(reason),
+        }
+    }
 }

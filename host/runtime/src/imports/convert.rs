@@ -2,6 +2,7 @@
 //! invalid JSON is a bad answer, with its place for the plugin's author.
 
 mod action;
+mod channel;
 mod delivery;
 mod message;
 mod model;
@@ -10,6 +11,9 @@ mod state;
 mod tool;
 
 pub(crate) use action::{action_out, turn_in};
+pub(crate) use channel::{
+    channel_delivery_in, channel_message_out, channel_reception_in, channel_request_out,
+};
 pub(crate) use delivery::{channel_out, decision_in, ended_out, wake_out};
 pub(crate) use message::{blob_out, message_out};
 pub(crate) use model::{completion_out, model_error_out, request_in};

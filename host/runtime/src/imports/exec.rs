@@ -10,9 +10,13 @@ mod linux;
 #[cfg(not(all(feature = "exec", target_os = "linux")))]
 mod unsupported;
 
+pub(crate) mod trees;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use conclave_core::types::side_effect::ProgramEnding;
 use serde::{Deserialize, Serialize};
@@ -22,7 +26,10 @@ use linux as platform;
 #[cfg(not(all(feature = "exec", target_os = "linux")))]
 use unsupported as platform;
 
-pub use platform::{run_confined, run_supervised};
+pub use platform::{ServerProcess, run_confined, run_supervised, stop_servers};
+
+/// The port on which a server finds the proxy of the host, in a network of its own.
+pub(crate) const PROXY_PORT: u16 = 3_128;
 
 /// The program that confines itself and then starts a granted program, for `grants.exec`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,13 +57,27 @@ pub(crate) struct ProgramSpec {
     /// Folders that it may also write.
     pub(crate) write: Vec<PathBuf>,
     pub(crate) env: BTreeMap<String, String>,
-    pub(crate) network: bool,
+    pub(crate) network: NetworkAccess,
+    /// Whether it is a server, which lives for long: it hears a polite signal before its end, and
+    /// the users of the machine are not its concern.
+    #[serde(default)]
+    pub(crate) is_server: bool,
     /// Whether it must not start without full confinement.
     pub(crate) required: bool,
     pub(crate) cpu_ms: u64,
     pub(crate) memory: u64,
     pub(crate) processes: u32,
     pub(crate) file_size: u64,
+}
+
+/// The network that a program has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum NetworkAccess {
+    None,
+    /// That of the machine.
+    Machine,
+    /// One of its own, in which nothing is but the proxy of the host.
+    Proxy,
 }
 
 /// The limits that the host watches itself.
@@ -77,9 +98,23 @@ pub(crate) struct ProgramOutput {
     pub(crate) dropped: u64,
 }
 
+/// The pipes of a server.
+#[derive(Debug)]
+pub struct ServerPipes {
+    /// Its standard input.
+    pub stdin: ChildStdin,
+    /// Its standard output.
+    pub stdout: ChildStdout,
+    /// Its standard error. The server is ended when nobody has it open.
+    pub stderr: ChildStderr,
+}
+
+/// What happens with the listener of a server's proxy, in the server's network.
+pub(crate) type OnListener = Box<dyn FnOnce(TcpListener) + Send>;
+
 /// The reason why a program did not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum LaunchFailure {
+pub enum LaunchFailure {
     /// The kernel cannot confine it as the grant requires.
     Unconfined(String),
     /// It cannot be executed, such as a file that is missing.
@@ -97,6 +132,16 @@ impl ProgramLauncher {
         limits: WatchedLimits,
     ) -> Result<ProgramOutput, LaunchFailure> {
         platform::run(self.clone(), spec, input, limits).await
+    }
+
+    /// Starts a server, which runs until its end or until it is dropped. `on_listener` is for one
+    /// with [`NetworkAccess::Proxy`].
+    pub(crate) fn start_server(
+        &self,
+        spec: ProgramSpec,
+        on_listener: Option<OnListener>,
+    ) -> Result<(ServerProcess, ServerPipes), LaunchFailure> {
+        platform::start_server(self, spec, on_listener)
     }
 }
 
@@ -120,6 +165,11 @@ pub(crate) fn interpreters(program: &Path, path: Option<&str>) -> Vec<PathBuf> {
         found.extend(next.clone());
     }
     found
+}
+
+/// Whether this is in a folder of the system, which every program may read anyway.
+pub(crate) fn is_of_system(path: &Path) -> bool {
+    ["/usr", "/lib", "/lib64", "/bin", "/sbin"].iter().any(|folder| path.starts_with(folder))
 }
 
 /// The interpreter in the first line of a script, and the word after it.

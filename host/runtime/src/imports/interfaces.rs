@@ -21,6 +21,7 @@ macro_rules! import_view {
 
 pub(crate) mod blobs;
 pub(crate) mod call;
+pub(crate) mod channel_secret;
 pub(crate) mod config;
 pub(crate) mod delivery;
 pub(crate) mod exec;

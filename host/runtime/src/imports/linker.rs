@@ -42,6 +42,7 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<
     link! { linker:
         blobs::BlobsImport(blobs) for blobs;
         call::CallImport for call;
+        channel_secret::ChannelSecretImport for channel_secret;
         config::ConfigImport for config;
         delivery::DeliveryImport for delivery_context;
         exec::ExecImport for exec;

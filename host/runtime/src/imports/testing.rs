@@ -18,7 +18,7 @@ use serde_json::json;
 
 use super::call::{CallCore, CallInput, PluginContext};
 use super::state::CallState;
-use crate::calls::{CallStart, EffectPort, NoModels, NoTools, Observer};
+use crate::calls::{CallStart, EffectPort, NoModels, NoSignatures, NoTools, Observer};
 use crate::observe::subscribe::Level;
 use crate::support::clock::BoxFuture;
 
@@ -31,6 +31,7 @@ pub(crate) fn setup() -> PluginSetup {
         sha256: String::new(),
         mcp: false,
         server: String::new(),
+        confinement: None,
         provenance: Provenance::default(),
     };
     PluginSetup {
@@ -64,6 +65,7 @@ pub(crate) fn core(setup: PluginSetup) -> CallCore {
         models: Arc::new(NoModels),
         tools: Arc::new(NoTools),
         effects: Arc::new(Nobody),
+        signatures: Arc::new(NoSignatures),
         observer: Arc::new(Nobody),
     };
     CallCore::new(Arc::new(plugin), start, CallInput::Nothing)

@@ -17,7 +17,7 @@ use conclave_core::types::tool::{NestedAnswer, NestedCall, NestedError};
 use serde_json::Value;
 
 use super::failure::ModelCallFailure;
-use crate::calls::{CallStart, ModelPort, Observer, ToolPort};
+use crate::calls::{CallStart, ModelPort, Observer, Proof, SignaturePort, ToolPort};
 use crate::imports::call::log::LogBook;
 use crate::observe::subscribe::Level;
 
@@ -35,6 +35,7 @@ struct AccessState {
     trace: Arc<CallLog>,
     models: Arc<dyn ModelPort>,
     tools: Arc<dyn ToolPort>,
+    signatures: Arc<dyn SignaturePort>,
     observer: Arc<dyn Observer>,
     book: LogBook,
     requests: AtomicU32,
@@ -59,6 +60,7 @@ impl CallAccess {
             models,
             tools,
             effects: _,
+            signatures,
             observer,
         } = start;
         // A resumed room can have less than the config grants.
@@ -75,6 +77,7 @@ impl CallAccess {
             trace,
             models,
             tools,
+            signatures,
             observer,
             book,
             requests,
@@ -114,6 +117,13 @@ impl CallAccess {
         &self.0.setup.config
     }
 
+    /// Whether a request to a channel comes from its service: the host has the secret. Outside the
+    /// reading of a request no proof is valid.
+    #[must_use]
+    pub fn verify(&self, proof: &Proof) -> bool {
+        !self.is_over() && self.0.signatures.verify(proof)
+    }
+
     /// Writes a line to the plugin's log, until its volume (`limits.log`) is used up. Control
     /// characters are escaped.
     pub fn log(&self, level: Level, message: &str) {
@@ -145,7 +155,9 @@ impl CallAccess {
         let model = request.model.as_deref().unwrap_or("default");
         let smallest = || Some(format!("[plugins.{plugin}] grants.model = [{model:?}]"));
         if let Err(record) = self.rights().require(Capability::Model, model, smallest) {
-            return Err(self.refused(*record));
+            let denial = record.denial.clone();
+            self.refused(*record);
+            return Err(ModelCallFailure(ModelError::Denied { denial }));
         }
         let ordinal = self.0.requests.fetch_add(1, Ordering::Relaxed);
         let before = self.0.trace.models.get(&ordinal).map(|logged| logged.before(&request));
@@ -194,15 +206,18 @@ impl CallAccess {
         }
     }
 
-    fn refused(&self, record: DenialRecord) -> ModelCallFailure {
-        let denial = record.denial.clone();
+    /// Records a refusal that the host of the program gave in the course of this call, such as the
+    /// proxy of a server.
+    pub fn refused(&self, record: DenialRecord) {
+        if self.is_over() {
+            return;
+        }
         let mut denials = self.0.denials.lock().unwrap_or_else(PoisonError::into_inner);
         // Each denial is recorded once, because a closure can repeat it ten thousand times.
         if !denials.contains(&record) {
             self.0.observer.denied(self.0.call, &record);
             denials.push(record);
         }
-        ModelCallFailure(ModelError::Denied { denial })
     }
 
     fn is_over(&self) -> bool {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use conclave_core::setup::plugin_query::{
-    Condensation, CondenseReason, GateInput, GateVerdict, JudgedAnswer, ObserverReply, PluginQuery,
-    PluginReply, Ruling, TaskEnding, TaskResult, Verdict,
+    ChannelDelivery, ChannelMessage, ChannelReception, ChannelRequest, Condensation,
+    CondenseReason, GateInput, GateVerdict, JudgedAnswer, ObserverReply, PluginQuery, PluginReply,
+    Ruling, TaskEnding, TaskResult, Verdict,
 };
 use conclave_core::types::action::Action;
 use conclave_core::types::observed::ObservedEvent;
@@ -104,6 +105,24 @@ pub struct Observe {
     pub host: CallAccess,
 }
 
+/// An attempt at a message of a channel.
+#[derive(Clone, Debug)]
+pub struct Deliver {
+    /// The message, with its id and the number of the attempt.
+    pub message: ChannelMessage,
+    /// Log and settings.
+    pub host: CallAccess,
+}
+
+/// A request to a channel.
+#[derive(Clone, Debug)]
+pub struct Receive {
+    /// The request, whose sender is not known yet.
+    pub request: Arc<ChannelRequest>,
+    /// Log and settings.
+    pub host: CallAccess,
+}
+
 /// A query of any of these kinds.
 pub(super) struct NativeQuery {
     pub(super) query: PluginQuery,
@@ -165,6 +184,10 @@ advice! {
     AnswerAsUser: SimulatedUser, AnswerAsUser { prompt: question }, Some(view)
         => { question, view } -> AnswerAsUser { text: Option<String> };
     Observe: Observer, Observe { events }, _ => { events } -> Observe { reply: ObserverReply };
+    Deliver: Channel, Deliver { message }, _ => { message: *message }
+        -> Deliver { delivery: ChannelDelivery };
+    Receive: Channel, Receive { request }, _ => { request }
+        -> Receive { reception: ChannelReception };
 }
 
 /// The reply to a query that has no closure: the one of a judge's two that the program left out.

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use conclave_core::permissions::manifest::{CONTRACT, CapabilityRequest, FORMAT, Manifest};
 use conclave_core::setup::plugin_query::{
-    Condensation, GateVerdict, ObserverReply, Ruling, TaskResult, Verdict,
+    ChannelDelivery, ChannelReception, Condensation, GateVerdict, ObserverReply, Ruling,
+    TaskResult, Verdict,
 };
 use conclave_core::setup::{PluginFacts, Provenance};
 use conclave_core::types::capability::Capability;
@@ -16,8 +17,8 @@ use conclave_core::types::plugin_kind::PluginKind;
 use serde_json::Value;
 
 use super::advisor::{
-    Advice, AdvisorBody, AnswerAsUser, Assess, Check, Conclude, Condense, Observe, Recall, Rule,
-    without_closure,
+    Advice, AdvisorBody, AnswerAsUser, Assess, Check, Conclude, Condense, Deliver, Observe, Recall,
+    Receive, Rule, without_closure,
 };
 use super::agent::{AgentBody, IntoTurn, ResponderBody, Step};
 use super::failure::Failure;
@@ -229,6 +230,39 @@ impl Plugin {
         W: Future<Output = Result<ObserverReply, Failure>> + Send + 'static,
     {
         Self::empty(name).with_observer(body)
+    }
+
+    /// Returns a plugin with a channel, which delivers messages; a `[channels.NAME]` names it.
+    /// [`with_reception`](Self::with_reception) adds the reading of requests. A closure that fails
+    /// leaves the outcome unknown.
+    ///
+    /// ```
+    /// use conclave_runtime::native::{Deliver, Plugin};
+    /// use conclave_runtime::plugin_query::ChannelDelivery;
+    ///
+    /// let pager = Plugin::channel("pager", |ask: Deliver| async move {
+    ///     println!("{}: {}", ask.message.id, ask.message.text);
+    ///     Ok(ChannelDelivery::Delivered { remote_id: None })
+    /// });
+    /// # assert_eq!(pager.name(), "pager");
+    /// ```
+    pub fn channel<F, W>(name: &str, body: F) -> Self
+    where
+        F: Fn(Deliver) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<ChannelDelivery, Failure>> + Send + 'static,
+    {
+        Self::empty(name).with_advisor(body)
+    }
+
+    /// Adds the reading of requests to a channel. The messages of a request count only if the
+    /// closure had the host verify it: [`CallAccess::verify`](super::CallAccess::verify).
+    #[must_use]
+    pub fn with_reception<F, W>(self, body: F) -> Self
+    where
+        F: Fn(Receive) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<ChannelReception, Failure>> + Send + 'static,
+    {
+        self.with_advisor(body)
     }
 
     /// Adds a memory to the plugin.
@@ -460,6 +494,7 @@ impl Plugin {
             sha256: String::new(),
             mcp: false,
             server: String::new(),
+            confinement: None,
             provenance: Provenance::default(),
         })
     }

@@ -50,12 +50,16 @@ pub mod names {
     pub const TOOL_ARGUMENTS: &str = "gen_ai.tool.call.arguments";
     /// Content: only with `with_content`.
     pub const TOOL_RESULT: &str = "gen_ai.tool.call.result";
+    /// Content: only with `with_content`. The message that a turn answers.
+    pub const INPUT_MESSAGES: &str = "gen_ai.input.messages";
     /// Content: only with `with_content`.
     pub const OUTPUT_MESSAGES: &str = "gen_ai.output.messages";
     /// The kind of a fault or of a server failure; `_OTHER` without a kind.
     pub const ERROR: &str = "error.type";
     /// Host and port of a model server.
     pub const SERVER: &str = "server.address";
+    /// `ERROR` beside an error's kind, which marks the span as failed in every viewer.
+    pub const STATUS: &str = "otel.status_code";
     /// The displayed name of the span.
     pub const SHOWN: &str = "otel.name";
     /// The task of the agent, or of the agent that calls the tool.
@@ -128,6 +132,11 @@ impl SpanSubscriber {
         {
             open.chat(*call, *ordinal).record(names::OUTPUT_MESSAGES, output_message(completion));
         }
+        if let Event::RoomOpened { opening, .. } | Event::RunStarted { opening, .. } = &record.event
+            && self.content
+        {
+            open.input = opening.content.as_deref().map(input_message);
+        }
     }
 
     fn record_notice(&self, open: &mut OpenSpans, room: &RoomId, notice: &Notice) {
@@ -136,8 +145,9 @@ impl SpanSubscriber {
                 open.step_started(room, *call, task, agent)
             }
             Notice::PluginFaulted { call, fault, .. } => {
-                open.call(*call).record(names::ERROR, word(&fault.kind));
+                record_error(open.call(*call), word(&fault.kind));
             }
+            Notice::Inbound { text, .. } if self.content => open.input = Some(input_message(text)),
             Notice::ToolCalled { call, task, caller, name, arguments, within, .. } => {
                 open.tool_called(room, *call, (task, caller), name, *within);
                 if self.content {
@@ -148,12 +158,8 @@ impl SpanSubscriber {
                 let span = open.tool_answered(*call);
                 span.record(names::WALL, report.wall_us);
                 if *is_error {
-                    span.record(
-                        names::ERROR,
-                        fault
-                            .as_ref()
-                            .map_or_else(|| "_OTHER".to_owned(), |fault| word(&fault.kind)),
-                    );
+                    let kind = fault.as_ref().map(|fault| word(&fault.kind));
+                    record_error(&span, kind.unwrap_or_else(|| "_OTHER".to_owned()));
                 }
                 if self.content {
                     span.record(names::TOOL_RESULT, cut(content));
@@ -173,7 +179,7 @@ impl SpanSubscriber {
                     let kind = trouble
                         .as_ref()
                         .map_or_else(|| "_OTHER".to_owned(), |trouble| word(&trouble.kind));
-                    span.record(names::ERROR, kind);
+                    record_error(&span, kind);
                 }
             }
             Notice::Denied { call, plugin, record } => {
@@ -272,6 +278,17 @@ impl Subscriber for SpanSubscriber {
         let mut rooms = self.lock();
         rooms.retain(|name, _| name != room && !is_below(name));
     }
+}
+
+/// Marks a span as failed.
+fn record_error(span: &Span, kind: String) {
+    span.record(names::ERROR, kind).record(names::STATUS, "ERROR");
+}
+
+/// A person's text in the form of the conventions.
+fn input_message(text: &str) -> String {
+    let part = json!({ "type": "text", "content": cut(text) });
+    json!([{ "role": "user", "parts": [part] }]).to_string()
 }
 
 /// A model's text in the form of the conventions.

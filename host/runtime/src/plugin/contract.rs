@@ -18,8 +18,8 @@ use crate::support::escape::excerpt;
 const PACKAGE: &str = "conclave:plugin/";
 const VERSION: &str = "0.1.0-draft";
 /// Importable interfaces of the contract besides those of capabilities.
-const IMPORTS: [&str; 6] =
-    ["types", "actions", "state", "call", "delivery-context", "judge-feedback"];
+const IMPORTS: [&str; 7] =
+    ["types", "actions", "state", "call", "delivery-context", "judge-feedback", "channel-secret"];
 /// WASI packages: those that are linked but inert, and those whose calls are all refused.
 const WASI: [&str; 7] = [
     "wasi:cli/",

@@ -19,7 +19,8 @@ use crate::imports::convert::queries::{
     verdict_in,
 };
 use crate::imports::convert::{
-    action_out, decision_in, outcome_in, tool_error_in, turn_in, wake_out,
+    action_out, channel_delivery_in, channel_message_out, channel_reception_in,
+    channel_request_out, decision_in, outcome_in, tool_error_in, turn_in, wake_out,
 };
 use crate::imports::interfaces::judge_feedback::JudgeFeedback;
 use crate::imports::state::CallState;
@@ -97,6 +98,7 @@ kinds! {
     Judge: judge { reads_view: true },
     SimulatedUser: simulated_user { reads_view: true },
     Observer: observer { reads_view: false },
+    Channel: channel { reads_view: false },
 }
 
 impl Exports {
@@ -272,6 +274,18 @@ async fn ask(
             let events: Vec<_> = events.iter().map(observed_out).collect();
             observer_reply_in(call!(exports.observer.call_observe(&events) in store, instance))
                 .map(|reply| PluginReply::Observe { reply })
+        }
+        PluginQuery::Deliver { message } => {
+            call!(exports.channel.call_send(&channel_message_out(message)) in store, instance)
+                .map_err(Fault::from)
+                .and_then(channel_delivery_in)
+                .map(|delivery| PluginReply::Deliver { delivery })
+        }
+        PluginQuery::Receive { request } => {
+            call!(exports.channel.call_received(&channel_request_out(request)) in store, instance)
+                .map_err(Fault::from)
+                .and_then(channel_reception_in)
+                .map(|reception| PluginReply::Receive { reception })
         }
     })
 }

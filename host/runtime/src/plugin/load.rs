@@ -104,6 +104,7 @@ impl Loader {
             sha256: inspection.sha256.clone(),
             mcp: false,
             server: String::new(),
+            confinement: None,
             provenance: Provenance::default(),
         };
         let settings = with_defaults(&facts.manifest, settings);

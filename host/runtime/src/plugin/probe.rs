@@ -19,7 +19,7 @@ use wasmtime::component::{Instance, InstancePre};
 
 use super::LoadError;
 use super::kinds::Exports;
-use crate::calls::{CallStart, NoEffects, NoModels, NoTools, Observer};
+use crate::calls::{CallStart, NoEffects, NoModels, NoSignatures, NoTools, Observer};
 use crate::imports::bindings::exports::conclave::plugin::tools;
 use crate::imports::call::{CallInput, PluginContext};
 use crate::imports::convert::{spec_in, text_in};
@@ -71,6 +71,7 @@ pub(super) async fn probe(
         models: Arc::new(NoModels),
         tools: Arc::new(NoTools),
         effects: Arc::new(NoEffects),
+        signatures: Arc::new(NoSignatures),
         observer: Arc::new(NoHost),
     };
     let state = Box::new(CallState::new(context, start, CallInput::Nothing));

@@ -21,7 +21,8 @@ use conclave_core::types::room_secret::RoomSecret;
 use conclave_core::types::view::{AgentView, Remaining};
 use conclave_runtime::Prepared;
 use conclave_runtime::calls::{
-    CallStart, ModelPort, NoEffects, NoTools, Observer, PluginAnswer, PluginCall, PluginOutput,
+    CallStart, ModelPort, NoEffects, NoSignatures, NoTools, Observer, PluginAnswer, PluginCall,
+    PluginOutput,
 };
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::ids::{RoomId, TaskName};
@@ -66,6 +67,7 @@ fn start() -> CallStart {
         models: Arc::new(Nobody),
         tools: Arc::new(NoTools),
         effects: Arc::new(NoEffects),
+        signatures: Arc::new(NoSignatures),
         observer: Arc::new(Nobody),
     }
 }

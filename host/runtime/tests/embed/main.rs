@@ -17,6 +17,7 @@ mod native;
 mod observers;
 mod one_tool;
 mod panics;
+mod plugin_channels;
 mod rooms;
 mod sessions;
 mod support;

@@ -128,7 +128,9 @@ fn answers(reader: &StoreReader) -> Vec<String> {
         say("totals", &reader.run_totals(config.as_ref()).unwrap());
     }
     for (first, most) in [(0, 1_000), (3, 2), (1_000, 5), (u64::MAX, usize::MAX)] {
-        for line in reader.audit(1, first, most).unwrap() {
+        // Only a database has lines about removals. Their times are of the clock.
+        let lines = reader.audit(1, first, most).unwrap().into_iter();
+        for line in lines.filter(|line| line.at < Millis(1_000_000)) {
             let record = line.record.map(|record| without_epochs(vec![record]));
             say("audit", &(line.number, line.room, line.seq, line.at, record));
         }

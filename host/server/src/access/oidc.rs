@@ -146,16 +146,16 @@ impl Access {
 
     async fn renew_logins(&self, oidc: &Oidc, now: Instant, all: &[Arc<Self>]) {
         let others = || all.iter().filter(|other| !std::ptr::eq(&***other, self));
-        let (due, gone): (Vec<OidcPerson>, Vec<OidcPerson>) = {
+        let (due, dropped): (Vec<OidcPerson>, Vec<OidcPerson>) = {
             let sessions = lock(&self.sessions);
             let mut renewals = lock(&self.renewals);
-            let gone = renewals.extract_if(.., |(_, person)| !sessions.has_login(person.login));
-            let gone = gone.map(|(_, person)| person).collect();
+            let dropped = renewals.extract_if(.., |(_, person)| !sessions.has_login(person.login));
+            let dropped = dropped.map(|(_, person)| person).collect();
             let due = renewals.extract_if(.., |(at, _)| *at <= now);
-            (due.map(|(_, person)| person).collect(), gone)
+            (due.map(|(_, person)| person).collect(), dropped)
         };
         // Nobody is asked about them any more.
-        for person in gone {
+        for person in dropped {
             others().for_each(|other| other.check_beside(person.login, None));
         }
         let renewed = stream::iter(due).map(|mut person| async move {

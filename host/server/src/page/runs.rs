@@ -1,8 +1,8 @@
 //! `/runs`: the runs of configs that the person may read, the newest first.
 
 use axum::Extension;
-use axum::http::Uri;
-use axum::response::Html;
+use axum::http::{HeaderMap, Uri};
+use axum::response::Response;
 use conclave_core::inspect::amounts::{money, thousands, took};
 use conclave_core::types::ids::Millis;
 use conclave_runtime::store::RunFilter;
@@ -11,6 +11,7 @@ use maud::{Markup, html};
 use super::text::{address, age, first_line, foreign, run_path, state};
 use super::{PageFailure, Place, act, now, page};
 use crate::api::run_list::RunQuery;
+use crate::entity_tag::EntityTag;
 use crate::sessions::Session;
 use crate::visible_configs::{ListedRun, ListedRuns, VisibleConfigs};
 
@@ -32,7 +33,8 @@ pub(super) async fn list(
     Extension(visible): Extension<VisibleConfigs>,
     Extension(session): Extension<Session>,
     uri: Uri,
-) -> Result<Html<String>, PageFailure> {
+    headers: HeaderMap,
+) -> Result<Response, PageFailure> {
     let query = RunQuery::of(&uri)?;
     let found = visible.runs(query.clone()).await?;
     let down_ms = visible.down_ms(&found.runs).await?;
@@ -43,9 +45,17 @@ pub(super) async fn list(
         .zip(down_ms)
         .map(|(run, down_ms)| row(run, down_ms, waiting.contains(&run.row.run), now()))
         .collect();
-    let start = act::start_form(&visible, now());
-    let view = view((&query, session.config()), &start, &found, &rows);
-    Ok(page("Runs", Place::Runs, &session, &view))
+    let page_with = |seen: Millis| {
+        let start = act::start_form(&visible, seen);
+        let view = view((&query, session.config()), &start, &found, &rows);
+        page("Runs", Place::Runs, &session, &view)
+    };
+    // The form of a start is another one each time, and tells a reader nothing.
+    let tag = EntityTag::of(&page_with(Millis::default()).0.into());
+    if tag.is_known(&headers) {
+        return Ok(tag.unchanged());
+    }
+    Ok(tag.with(page_with(now())))
 }
 
 /// The page, of one of several configs if it names one.

@@ -50,6 +50,7 @@ fn setup(files: Vec<FileGrant>) -> Setup {
             sha256: "00".to_owned(),
             mcp: false,
             server: String::new(),
+            confinement: None,
             provenance: Provenance::default(),
         },
         grants: Grants { files, ..Grants::default() },

@@ -23,6 +23,7 @@ _NEEDS = {
     "judge": {"state", "judge-feedback"},
     "simulated-user": {"state"},
     "delivery-strategy": {"delivery-context"},
+    "channel": {"channel-secret"},
 }
 
 

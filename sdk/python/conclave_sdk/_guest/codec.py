@@ -39,6 +39,7 @@ Conversion = Callable[[Any], Any]
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 _EXPORTED = {
+    "channel",
     "condenser",
     "delivery_strategy",
     "gate",

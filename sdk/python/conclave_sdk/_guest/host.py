@@ -61,6 +61,7 @@ _blobs = _Import("blobs", to_blob=(decoder, Blob))
 _files = _Import("files", to_entries=(decoder, list[Entry]), to_roots=(decoder, list[Root]))
 _kv = _Import("kv")
 _secrets = _Import("secrets")
+_channel_secret = _Import("channel_secret")
 _fetch = _Import("fetch", of_request=(encoder, FetchRequest))
 _model = _Import("model", of_request=(encoder, ModelRequest), to_completion=(decoder, Completion))
 _history = _Import("history", to_messages=(decoder, list[Message]), to_message=(decoder, Message))
@@ -128,6 +129,15 @@ class ComponentHost(_host.Host):
 
     def secret(self, name: str) -> str:
         return str(calling("secrets", name, _secrets.placeholder, name))
+
+    def verify(self, proof: bytes | str, signature: bytes | None) -> bool:
+        bindings = _channel_secret
+        if isinstance(proof, str):
+            claim = bindings.Proof_Token(well_formed(proof))
+        else:
+            data = bindings.SignedData(proof, signature or b"")
+            claim = bindings.Proof_HmacSha256(data)
+        return bool(bindings.verify(claim))
 
     def fetch(self, request: FetchRequest) -> _host.RawResponse:
         sent = _fetch.of_request(request)

@@ -18,8 +18,15 @@ use tokio_postgres::Client;
 use super::{failed, open_at};
 use crate::BenchError;
 
-/// The number of tasks of a worker at once.
-pub(super) const AT_ONCE: usize = 8;
+/// What a worker of these rows is.
+#[derive(Clone, Copy)]
+pub(crate) struct WorkerKind {
+    /// The time for which its model waits.
+    pub(crate) model_ms: u64,
+    /// The number of its tasks at once.
+    pub(crate) at_once: usize,
+}
+
 /// The pool of runs that no worker may take yet.
 const LATER: &str = "later";
 /// The time for what a worker must report.
@@ -71,10 +78,10 @@ fn report(line: &str) {
     let _ = writeln!(out, "{line}");
 }
 
-/// Works on the store at an address until the input ends. The model waits this long.
-pub(crate) async fn work(url: &str, model_ms: u64) -> Result<(), BenchError> {
+/// Works on the store at an address until the input ends.
+pub(crate) async fn work(url: &str, kind: WorkerKind) -> Result<(), BenchError> {
     let store = open_at(url)?;
-    let (host, prepared) = load(&store, model_ms).await?;
+    let (host, prepared) = load(&store, kind.model_ms).await?;
     let pool = WorkerPool { name: prepared.pool(), host, prepared };
     let options = options(&store, pool.name.clone());
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -82,7 +89,7 @@ pub(crate) async fn work(url: &str, model_ms: u64) -> Result<(), BenchError> {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         drop(stop);
     });
-    let worker = Worker::new(&store, vec![pool], AT_ONCE);
+    let worker = Worker::new(&store, vec![pool], kind.at_once);
     report("ready");
     let stopped = async { drop(stopped.await) };
     let notify = |event: WorkerEvent<'_>| {
@@ -127,18 +134,18 @@ impl Workers {
     }
 
     /// Starts a worker, and waits until it works.
-    pub(super) fn start(&self, model_ms: u64) -> Result<WorkerProcess, BenchError> {
-        WorkerProcess::start(&self.url, model_ms)
+    pub(super) fn start(&self, kind: WorkerKind) -> Result<WorkerProcess, BenchError> {
+        WorkerProcess::start(&self.url, kind)
     }
 
-    /// The time in which so many workers end so many tasks.
+    /// The time in which so many workers of a kind end so many tasks.
     pub(super) async fn end_tasks(
         &self,
-        workers: usize,
+        (workers, kind): (usize, WorkerKind),
         tasks: usize,
     ) -> Result<Duration, BenchError> {
         self.enqueue(tasks).await?;
-        let workers: Result<Vec<_>, _> = (0..workers).map(|_| self.start(20)).collect();
+        let workers: Result<Vec<_>, _> = (0..workers).map(|_| self.start(kind)).collect();
         let workers = workers?;
         let began = Instant::now();
         self.give_out().await?;
@@ -162,10 +169,11 @@ pub(super) struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    fn start(url: &str, model_ms: u64) -> Result<Self, BenchError> {
+    fn start(url: &str, kind: WorkerKind) -> Result<Self, BenchError> {
         let program = env::current_exe().map_err(failed)?;
         let mut command = Command::new(program);
-        command.args(["--work-on", url, "--model-ms", &model_ms.to_string()]);
+        let (model_ms, at_once) = (kind.model_ms.to_string(), kind.at_once.to_string());
+        command.args(["--work-on", url, "--model-ms", &model_ms, "--at-once", &at_once]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().map_err(failed)?;
         let (sender, lines) = mpsc::channel();

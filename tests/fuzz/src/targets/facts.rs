@@ -46,6 +46,7 @@ pub(super) fn versatile() -> PluginFacts {
         sha256: "00".repeat(32),
         mcp: false,
         server: String::new(),
+        confinement: None,
         provenance: Provenance::default(),
     }
 }

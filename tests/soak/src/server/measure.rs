@@ -137,12 +137,12 @@ impl TimedMessages {
     }
 }
 
-fn median(times: impl IntoIterator<Item = u64>) -> u64 {
+pub(super) fn median(times: impl IntoIterator<Item = u64>) -> u64 {
     let mut times: Vec<u64> = times.into_iter().collect();
     times.sort_unstable();
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-fn ms(us: u64) -> String {
+pub(super) fn ms(us: u64) -> String {
     format!("{:.2} ms", us as f64 / 1_000.0)
 }

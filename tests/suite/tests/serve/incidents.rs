@@ -24,7 +24,7 @@ fn routes(served: &Served) -> Vec<(String, String, bool)> {
 }
 
 /// A path of the document with these words in the places of its names.
-fn named(path: &str, word: &str) -> String {
+fn with_names(path: &str, word: &str) -> String {
     ["run", "id", "call", "channel"]
         .iter()
         .fold(path.to_owned(), |path, name| path.replace(&format!("{{{name}}}"), word))
@@ -41,7 +41,7 @@ fn a_body_of_another_content_type_is_read_nowhere() {
         if !has_body || path.starts_with("/hooks/") {
             continue;
         }
-        let path = named(&path, &room);
+        let path = with_names(&path, &room);
         for kind in
             ["text/plain", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded"]
         {
@@ -68,7 +68,7 @@ fn a_body_of_another_content_type_is_read_nowhere() {
 fn no_name_of_a_request_is_a_path() {
     let rig = echo(WEB);
     let served = Served::start(&rig, &[]);
-    std::fs::write(rig.folder().join("secret.txt"), "the secret of this file").expect("a file");
+    std::fs::write(rig.folder().join("secret.txt"), "the words of a private file").expect("a file");
     for name in [
         "..%2f..%2fsecret.txt",
         "%2e%2e",
@@ -83,15 +83,15 @@ fn no_name_of_a_request_is_a_path() {
         for (method, path, _) in
             routes(&served).into_iter().filter(|(_, path, _)| path.contains('{'))
         {
-            let path = named(&path, name);
+            let path = with_names(&path, name);
             let answer = served.request(&method, &path, &served.own(), body_of(&path));
             assert!((400..500).contains(&answer.status), "{method} {path}: {}", answer.text);
-            assert!(!answer.text.contains("the secret of this"), "{path}");
+            assert!(!answer.text.contains("the words of a private"), "{path}");
         }
         for query in ["config", "cursor", "agent", "status"] {
             let answer = served.get(&format!("/api/v1/runs?{query}={name}"));
             assert!(![500, 503].contains(&answer.status), "{query}={name}: {}", answer.text);
-            assert!(!answer.text.contains("the secret of this"), "{query}={name}");
+            assert!(!answer.text.contains("the words of a private"), "{query}={name}");
         }
     }
     let headers =
@@ -99,7 +99,7 @@ fn no_name_of_a_request_is_a_path() {
     let started = served.request("POST", "/api/v1/runs", &headers, r#"{"text":"go"}"#);
     assert_eq!(started.status, 201, "{}", started.text);
     let secret = std::fs::read_to_string(rig.folder().join("secret.txt")).expect("it is there");
-    assert_eq!(secret, "the secret of this file");
+    assert_eq!(secret, "the words of a private file");
 }
 
 /// opencode CVE-2026-22812, OpenClaw CVE-2026-25253, OpenHands: headers of CORS, and an event stream
@@ -122,7 +122,7 @@ fn no_answer_lets_another_origin_read_and_no_stream_opens_for_one() {
     let pages = ["/", "/chat.js", "/runs", "/inbox", "/rights", "/budgets", "/audit"];
     let pages = pages.map(|page| ("GET".to_owned(), page.to_owned(), false));
     for (method, path, _) in routes(&served).into_iter().chain(pages) {
-        let path = named(&path, &room);
+        let path = with_names(&path, &room);
         for origin in ["http://evil.example", "null", "http://localhost.evil.example"] {
             let mut ask = with_origin(origin);
             ask.push(("Access-Control-Request-Method", method.clone()));
@@ -155,7 +155,7 @@ fn no_other_spelling_of_this_machine_is_its_host() {
     let pages =
         ["/", "/runs", "/login", "/healthz"].map(|page| ("GET".to_owned(), page.to_owned(), false));
     for (method, path, _) in routes(&served).into_iter().chain(pages) {
-        let path = named(&path, &room);
+        let path = with_names(&path, &room);
         let refused = served.request(&method, &path, &with_host("evil.test"), body_of(&path));
         assert_eq!(refused.status, 421, "{method} {path}: {}", refused.text);
     }
@@ -238,8 +238,8 @@ fn no_address_of_other_machines_is_served_by_accident() {
     for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.7:0"] {
         let refused = conclave(&rig, &["serve", "c.toml", "--listen", listen]);
         assert_eq!(refused.status.code(), Some(2), "{listen}");
-        let said = text(&refused.stderr);
-        assert!(said.contains("other machines could reach"), "{listen}: {said}");
+        let stderr = text(&refused.stderr);
+        assert!(stderr.contains("other machines could reach"), "{listen}: {stderr}");
     }
 }
 
@@ -261,8 +261,8 @@ fn a_token_is_random_and_in_no_answer() {
         if path.ends_with("/events") {
             continue;
         }
-        let answer = served.request("GET", &named(path, &room), &headers, "");
-        let told = answer.head + &answer.text;
-        assert!(secrets.iter().all(|secret| !told.contains(secret.as_str())), "{path}: {told}");
+        let answer = served.request("GET", &with_names(path, &room), &headers, "");
+        let both = answer.head + &answer.text;
+        assert!(secrets.iter().all(|secret| !both.contains(secret.as_str())), "{path}: {both}");
     }
 }

@@ -268,6 +268,64 @@ fn a_record_is_folded_once_for_all_who_look_at_its_run_and_an_unchanged_page_is_
     assert_eq!(figure(&served, "conclave_read_questions_total "), 1, "however often it is listed");
 }
 
+/// A page, a view and a list that a reader has already are not sent again, and those that changed are.
+#[test]
+fn an_answer_that_is_the_same_is_sent_once() {
+    let rig = waiting();
+    let root = token(&rig, "root", "admin");
+    let mut served = Served::start(&rig, &[]);
+    let cookie = served.log_in(&root);
+    served.with_cookie(&cookie);
+    let run = served.post("/api/v1/runs", &json!({ "text": "go" })).body["run"].clone();
+    let run = run.as_str().expect("a run").to_owned();
+    until("a question", || served.get("/inbox").text.contains("echo.run").then_some(()));
+    let paths = [
+        "/runs".to_owned(),
+        "/inbox".to_owned(),
+        "/budgets".to_owned(),
+        format!("/runs/{run}/audit"),
+        format!("/runs/{run}/budget"),
+        "/api/v1/runs".to_owned(),
+        "/api/v1/questions".to_owned(),
+        "/api/v1/budgets".to_owned(),
+        format!("/api/v1/runs/{run}/audit"),
+        format!("/api/v1/runs/{run}/why/c0"),
+    ];
+    let get = |path: &str, tag: Option<&String>| {
+        let mut headers = served.own();
+        headers.extend(tag.map(|tag| ("If-None-Match", tag.clone())));
+        let answer = served.request("GET", path, &headers, "");
+        let tag = answer.header("etag").map(str::to_owned);
+        (answer.status, tag.unwrap_or_else(|| panic!("{path}: {}", answer.head)))
+    };
+    let tags: Vec<String> = paths.iter().map(|path| get(path, None).1).collect();
+    let folded = || {
+        let figures = served.get("/metrics").text;
+        let line = figures.lines().find(|line| line.starts_with("conclave_folded_records_total "));
+        line.expect("the figure").to_owned()
+    };
+    let before = folded();
+    for (path, tag) in paths.iter().zip(&tags) {
+        // The ages of runs are in minutes, so that the first second of one may change a page.
+        let again = until("the same answer", || {
+            let known = get(path, Some(tag));
+            let now = get(path, Some(&known.1));
+            (now.0 == 304).then_some(now)
+        });
+        assert_eq!(again.0, 304, "{path}");
+    }
+    assert_eq!(folded(), before, "nothing is folded for them");
+    let settled = served
+        .post(&format!("/api/v1/runs/{run}/questions/{run}:c1"), &json!({ "decision": "approve" }));
+    assert_eq!(settled.status, 200, "{}", settled.text);
+    until("the end", || {
+        (served.get(&format!("/api/v1/runs/{run}")).body["state"] == "done").then_some(())
+    });
+    for (path, tag) in paths.iter().zip(&tags).filter(|(path, _)| !path.contains("/why/")) {
+        assert_eq!(get(path, Some(tag)).0, 200, "{path}");
+    }
+}
+
 #[test]
 fn the_events_alone_are_what_a_script_fetches() {
     let rig = echo(WEB);

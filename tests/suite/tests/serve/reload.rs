@@ -1,7 +1,7 @@
 //! Configs that a running server reads again at SIGHUP: all of them or none; rooms that run keep
 //! theirs, and people who were removed lose their sessions.
 
-use conclave_test_support::{Rig, stepping, until};
+use conclave_test_support::{Rig, guest, stepping, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
@@ -135,14 +135,22 @@ fn access_that_was_made_narrower_counts_for_the_next_message() {
 #[test]
 fn what_was_granted_and_not_used_is_that_of_the_present_config() {
     let (token, users) = person_of_config("ada", "admin");
-    let config = |grants: &str| format!("{}{WEB}{users}\n", stepping("agent_echo", grants, ""));
-    let rig = Rig::new().with_file("data/a.txt", "a").with_file("c.toml", config(""));
+    let config = |more: &str| {
+        let writer = guest("overlay_escape").display().to_string();
+        let files = format!("{{ dir = \"data\", at = \"/folder\", mode = \"overlay\" }}{more}");
+        let plugin = format!("[plugins.writer]\nsource = {writer:?}\ngrants.files = [{files}]\n");
+        format!("{}{plugin}{WEB}{users}\n", stepping("agent_echo", "", ""))
+    };
+    let rig = Rig::new()
+        .with_file("data/a.txt", "a")
+        .with_file("more/a.txt", "a")
+        .with_file("c.toml", config(""));
     let served = Served::start(&rig, &[]);
     let client = Client { served: &served, token: &token };
-    let entries = || client.get("/rights")["uses"]["entries"].as_array().map(Vec::len);
-    assert_eq!(entries(), Some(0));
-    let files = "grants.files = [{ dir = \"data\", at = \"/data\", mode = \"read\" }]";
-    let rig = rig.with_file("c.toml", config(files));
-    reload(&rig, &served, "c was read again: plugins.subject");
-    assert_eq!(entries(), Some(1), "not after a minute");
+    let entries = || client.get("/rights")["uses"]["entries"].as_array().map_or(0, Vec::len);
+    let before = entries();
+    let more = ", { dir = \"more\", at = \"/more\", mode = \"read\" }";
+    let rig = rig.with_file("c.toml", config(more));
+    reload(&rig, &served, "c was read again: plugins.writer");
+    assert_eq!(entries(), before + 1, "not after a minute");
 }

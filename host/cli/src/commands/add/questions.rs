@@ -1,6 +1,7 @@
 //! The grants of a new plugin, asked at the terminal one capability at a time. An empty answer
 //! grants nothing.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -215,6 +216,53 @@ fn addresses(ask: &CapabilityRequest) -> Option<String> {
     } else {
         format!("{{ urls = {}{more} }}", list(&allowed))
     })
+}
+
+/// Asks for each folder that a server's command names. A server finds it at its place.
+pub(super) fn folders_of(folders: &[String]) -> Option<String> {
+    let (mut grants, mut used_places) = (Vec::new(), Vec::new());
+    for folder in folders {
+        let display = one_line(folder, 200);
+        if !confirm(&question(Capability::Files, &format!("May it read {display}?"))) {
+            continue;
+        }
+        let writes = confirm("          May it also write to it?");
+        let mode = if writes { "read-write" } else { "read" };
+        let own = default_place(folder).unwrap_or_else(|| "/folder".to_owned());
+        let at = (1..).map(|n| if n == 1 { own.clone() } else { format!("{own}{n}") });
+        let Some(at) = at.into_iter().find(|at| !used_places.contains(at)) else { continue };
+        let (dir, place) = (quoted(folder), quoted(&at));
+        grants.push(format!("{{ dir = {dir}, at = {place}, mode = {mode:?} }}"));
+        used_places.push(at);
+    }
+    (!grants.is_empty()).then(|| format!("[{}]", grants.join(", ")))
+}
+
+/// Asks for the addresses that a server may reach: those that it wanted, then others.
+pub(super) fn tunnels(refused: &BTreeSet<String>) -> Option<String> {
+    let is_confirmed = |url: &&String| {
+        let what = if url.starts_with("https:") { "send anything to" } else { "read from" };
+        let text = format!("It wanted it: may it {what} {}?", one_line(url, 200));
+        confirm(&question(Capability::Fetch, &text))
+    };
+    let mut urls: Vec<String> = refused.iter().filter(is_confirmed).cloned().collect();
+    let text = question(
+        Capability::Fetch,
+        &format!(
+            "Which other addresses may it send anything to? {}",
+            paint(FAINT, "(such as https://api.example.org/*; empty: none)")
+        ),
+    );
+    loop {
+        let others = names(&text);
+        match others.iter().find_map(|url| Some((url, UrlPattern::parse(url).err()?))) {
+            Some((url, why)) => say(&format!("{url} is not a valid pattern: {why}")),
+            None => {
+                urls.extend(others);
+                return (!urls.is_empty()).then(|| super::server::tunnels(&urls));
+            }
+        }
+    }
 }
 
 /// Asks for secrets of the config. The config binds each to its hosts.

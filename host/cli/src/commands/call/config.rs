@@ -28,27 +28,52 @@ const SHOWN: &str = "command line";
 /// Returns a host with the native placeholder agent, which is never called. `kv` replaces the
 /// user's own keys.
 pub(crate) fn host(kv: Option<Arc<dyn KvStore>>) -> Result<Host, CliError> {
-    let you = native::Plugin::agent(YOU, |_| async { Ok(native::finish("")) });
-    let mut options = HostOptions { native: vec![you], ..setup::host_options() };
-    if let Some(kv) = kv {
-        options.kv = kv;
-    }
+    host_with(|options| {
+        if let Some(kv) = kv {
+            options.kv = kv;
+        }
+    })
+}
+
+/// Returns such a host with other options.
+pub(crate) fn host_with(change: impl FnOnce(&mut HostOptions)) -> Result<Host, CliError> {
+    let mut options = HostOptions { native: vec![placeholder()], ..setup::host_options() };
+    change(&mut options);
     setup::open_host_with(options)
 }
 
+/// The agent that the config needs. It is never called.
+pub(crate) fn placeholder() -> native::Plugin {
+    native::Plugin::agent(YOU, |_| async { Ok(native::finish("")) })
+}
+
+/// What stands beside the plugin's source and grants.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct PluginLines<'a> {
+    pub(crate) limits: &'a [(String, String)],
+    /// The plugin's settings, a JSON object.
+    pub(crate) settings: Option<&'a str>,
+}
+
+impl<'a> From<&'a CallArgs> for PluginLines<'a> {
+    fn from(args: &'a CallArgs) -> Self {
+        Self { limits: &args.limits, settings: args.config.as_deref() }
+    }
+}
+
 /// The plugin's name for the call: its own name if a config accepts it.
-pub(super) fn name(found: &LocatedComponent) -> String {
+pub(crate) fn name(found: &LocatedComponent) -> String {
     proposed_name(&found.name())
         .filter(|name| name != YOU && check_name(name).is_ok())
         .unwrap_or_else(|| "plugin".to_owned())
 }
 
 /// Builds the config and parses it as usual, so that grants and limits are checked as in a file.
-pub(super) fn config(
+pub(crate) fn config(
     place: &ComponentPlace,
     name: &str,
     grants: &[Fragment],
-    args: &CallArgs,
+    lines: PluginLines<'_>,
     folder: &std::path::Path,
 ) -> Result<Config, CliError> {
     let mut text = ConfigText::open(SHOWN, &folder.to_string_lossy(), START).map_err(refused)?;
@@ -63,10 +88,10 @@ pub(super) fn config(
     };
     text.add_plugin(name, &source, &[]).map_err(refused)?;
     grants.iter().try_for_each(|fragment| text.grant(name, fragment)).map_err(refused)?;
-    for (key, value) in &args.limits {
+    for (key, value) in lines.limits {
         text.set(&["plugins", name, "limits", key], &config_value(value)).map_err(refused)?;
     }
-    if let Some(settings) = &args.config {
+    if let Some(settings) = lines.settings {
         let settings = object_of_option("--config", settings)?;
         let value = toml_of(&settings).ok_or_else(|| {
             CliError::usage("--config contains `null`, which a config cannot hold")
@@ -84,9 +109,22 @@ pub(super) fn config(
 /// # Errors
 /// If a grant is wrong.
 pub(crate) fn granted(grants: &[Fragment], folder: &std::path::Path) -> Result<Config, CliError> {
+    of_source(TRIED, "./plugin.wasm", grants, folder)
+}
+
+/// Returns a config with one plugin of this name and source, and these grants.
+///
+/// # Errors
+/// If the source or a grant is wrong.
+pub(crate) fn of_source(
+    name: &str,
+    source: &str,
+    grants: &[Fragment],
+    folder: &std::path::Path,
+) -> Result<Config, CliError> {
     let mut text = ConfigText::open(SHOWN, &folder.to_string_lossy(), START).map_err(refused)?;
-    text.add_plugin(TRIED, "./plugin.wasm", &[]).map_err(refused)?;
-    grants.iter().try_for_each(|fragment| text.grant(TRIED, fragment)).map_err(refused)?;
+    text.add_plugin(name, source, &[]).map_err(refused)?;
+    grants.iter().try_for_each(|fragment| text.grant(name, fragment)).map_err(refused)?;
     let edited = text.finish().map_err(refused)?;
     edited.config.ok_or_else(|| CliError::internal("the grants are invalid"))
 }

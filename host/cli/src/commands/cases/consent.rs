@@ -87,10 +87,11 @@ fn reach(config: &Config, folder: &Path, reached: &mut BTreeSet<String>) {
         let of = || format!("a key of the tool server {name}");
         if let PluginSource::Mcp(server) = &plugin.source {
             match &server.reach {
-                McpReach::Program { command, keys: of_server, .. } => {
+                McpReach::Program { command, keys: of_server, confined, .. } => {
                     keys.extend(of_server.values().map(|key| (of(), key)));
                     let command = one_line(&command.join(" "), COMMAND);
-                    reached.insert(format!("the tool server {name} is the program {command}"));
+                    let how = if confined.is_none() { ", UNCONFINED" } else { "" };
+                    reached.insert(format!("the tool server {name} is the program {command}{how}"));
                 }
                 McpReach::Address { url, key } => {
                     let url = one_line(url, COMMAND);

@@ -11,7 +11,7 @@ use conclave_core::types::room_secret::RoomSecret;
 use conclave_harness::{Answer, Question, Script, play as play_script};
 use conclave_runtime::Prepared;
 use conclave_runtime::calls::{
-    CallStart, NoEffects, NoModels, NoTools, Observer, PluginCall, PluginOutput,
+    CallStart, NoEffects, NoModels, NoSignatures, NoTools, Observer, PluginCall, PluginOutput,
 };
 use conclave_runtime::kv::MemoryKv;
 use serde_json::{Value, json};
@@ -103,6 +103,7 @@ impl Strategy {
             models: Arc::new(NoModels),
             tools: Arc::new(NoTools),
             effects: Arc::new(NoEffects),
+            signatures: Arc::new(NoSignatures),
             observer: Arc::clone(observer),
         };
         let call = PluginCall::Decide { wake: wake.clone(), view: view.clone() };

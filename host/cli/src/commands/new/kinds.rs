@@ -16,6 +16,7 @@ macro_rules! of_kind {
             NewKind::Judge => include_str!(concat!($before, "judge", $after)),
             NewKind::SimulatedUser => include_str!(concat!($before, "simulated-user", $after)),
             NewKind::Observer => include_str!(concat!($before, "observer", $after)),
+            NewKind::Channel => include_str!(concat!($before, "channel", $after)),
             NewKind::Condenser => include_str!(concat!($before, "condenser", $after)),
             NewKind::Memory => include_str!(concat!($before, "memory", $after)),
             NewKind::Analyzer => include_str!(concat!($before, "analyzer", $after)),
@@ -114,7 +115,7 @@ fn type_name(name: &str, kind: NewKind) -> String {
     let name = parts.concat();
     // The traits that the code imports.
     match name.as_str() {
-        "Agent" | "Responder" | "Gate" | "Memory" | "Observer" | "Condenser"
+        "Agent" | "Responder" | "Gate" | "Memory" | "Observer" | "Channel" | "Condenser"
         | "SecurityAnalyzer" | "DeliveryStrategy" | "Judge" | "SimulatedUser" => {
             format!("My{name}")
         }
@@ -192,6 +193,7 @@ mod tests {
             NewKind::Condenser,
             NewKind::Memory,
             NewKind::Analyzer,
+            NewKind::Channel,
         ] {
             let name = format!("my-{}", kind.as_str());
             let files = files(kind, Language::Rust, &name, "\"sdk\"", "");

@@ -213,6 +213,7 @@ mod tests {
             sha256: String::new(),
             mcp: false,
             server: String::new(),
+            confinement: None,
             provenance: Provenance::default(),
         };
         let mut problems = Problems::default();

@@ -53,6 +53,9 @@ fn uses(config: &Config, plugins: &Plugins, name: &PluginName) -> Vec<String> {
         PluginKind::SimulatedUser => format!("write `simulated_user = \"{name}\"` in a task"),
         PluginKind::Gate => format!("write `plugin = \"{name}\"` in a [[gates]]"),
         PluginKind::Observer => format!("write `plugin = \"{name}\"` in an [[observers]]"),
+        PluginKind::Channel => {
+            format!("write `kind = \"plugin\"` and `plugin = \"{name}\"` in a [channels.NAME]")
+        }
     };
     facts.kinds.iter().map(of_kind).collect()
 }

@@ -38,6 +38,7 @@ fn facts() -> PluginFacts {
         sha256: "00".repeat(32),
         mcp: false,
         server: String::new(),
+        confinement: None,
         provenance: Provenance::default(),
     }
 }

@@ -21,8 +21,11 @@ use crate::permissions::overlap::{common, overlap, smaller_of};
 use crate::types::text::{show_duration, show_size};
 use crate::types::wording::count;
 
-/// Methods that only proxies use.
-const NEVER: [&str; 2] = ["CONNECT", "TRACE"];
+/// The method of a tunnel. Only the proxy of a server's program makes one, by
+/// [`Rights::may_tunnel`].
+const TUNNEL: &str = "CONNECT";
+/// Methods that no plugin sends itself.
+const NEVER: [&str; 2] = [TUNNEL, "TRACE"];
 
 /// URLs and methods that a plugin may request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -127,6 +130,26 @@ impl Rights<'_> {
                 None,
             ));
         }
+        self.may_request(method, url, special)
+    }
+
+    /// Allows a tunnel to the host of this address, `https://HOST/`, in which neither paths nor
+    /// methods can be checked. A rule must give `CONNECT` for it.
+    ///
+    /// # Errors
+    /// As [`may_fetch`](Self::may_fetch).
+    pub fn may_tunnel(&self, url: &Url) -> Result<(), Refused> {
+        self.may_request(TUNNEL, url, [].into_iter())
+    }
+
+    /// Allows a request whose method is for plugins, with these headers besides the usual ones.
+    fn may_request<'h>(
+        &self,
+        method: &str,
+        url: &Url,
+        special: impl Iterator<Item = &'h str> + Clone,
+    ) -> Result<(), Refused> {
+        let target = url.as_str();
         // The manifest's ceiling is checked before the rules: a wider grant would not lift it.
         self.require(Capability::Fetch, target, || self.smallest_fetch(method, url))?;
         if let Some(ask) = self.manifest.ask(Capability::Fetch)
@@ -346,7 +369,10 @@ impl Rights<'_> {
                 return Err(self.refuse(Capability::Fetch, request.target, layer, &reason, None));
             }
         };
-        self.may_fetch(request.method, &url, request.headers.iter().map(String::as_str))?;
+        match request.method {
+            TUNNEL => self.may_tunnel(&url)?,
+            method => self.may_fetch(method, &url, request.headers.iter().map(String::as_str))?,
+        }
         match url.host() {
             Some(Host::Ipv4(address)) => self.may_connect(&url, address.into()),
             Some(Host::Ipv6(address)) => self.may_connect(&url, address.into()),

@@ -39,8 +39,11 @@ fn approvable(plugin: &PluginSetup) -> impl Iterator<Item = &dyn Grant> {
 /// The reason in words: `notes may write notes/`.
 #[must_use]
 pub fn reason(name: &PluginName, plugin: &PluginSetup) -> String {
-    if plugin.facts.mcp {
+    if plugin.facts.is_unconfined_server() {
         return format!("{name} is a server outside any sandbox: nobody knows what it can do");
+    }
+    if plugin.facts.mcp {
+        return format!("{name} is a server: within its grants, nobody knows what a tool does");
     }
     if plugin.facts.is_native() {
         return format!("{name} is part of the program");

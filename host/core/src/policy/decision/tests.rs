@@ -38,6 +38,7 @@ fn plugin(asks: &[Capability], grants: Grants) -> PluginSetup {
         sha256: "00".to_owned(),
         mcp: false,
         server: String::new(),
+        confinement: None,
         provenance: Provenance::default(),
     };
     PluginSetup { facts, grants, limits: PluginLimits::default(), config: json!({}) }

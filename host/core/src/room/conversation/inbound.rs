@@ -109,7 +109,7 @@ impl Room {
         self.channels.next_index += 1;
         let others = self.channels.end_arrival(&inbound);
         if let Some(key) = &inbound.key {
-            self.channels.seen.insert(key.clone(), index);
+            self.channels.seen.insert(&inbound.channel, key.clone(), index);
         }
         let (channel, sender, text) =
             (inbound.channel.clone(), inbound.sender.clone(), inbound.text.clone());

@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use crate::types::fingerprint::{Fingerprint, Fingerprinter};
-use crate::types::ids::Millis;
+use crate::types::ids::{ChannelId, Millis};
 use crate::types::request::Inbound;
 
-/// Keys that a room remembers; a message repeated after so many others counts as new.
+/// Keys that a room remembers of each channel; a message repeated after so many others of its
+/// channel counts as new.
 const KEYS_MAX: usize = 10_000;
 /// Tokens that a message costs. A rate of one message a second adds one token each millisecond.
 const MESSAGE: u64 = 1_000;
@@ -53,7 +54,11 @@ pub(super) struct SeenKeys {
     /// What the messages say, also those that are at the gates.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     contents: BTreeMap<String, Fingerprint>,
-    /// Keys, oldest first.
+    /// The keys of each channel, oldest first. One that sends much must not make the room forget
+    /// those of another.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    orders: BTreeMap<ChannelId, VecDeque<String>>,
+    /// Keys of a snapshot that does not say whose they are, oldest first.
     order: VecDeque<String>,
 }
 
@@ -85,15 +90,15 @@ impl SeenKeys {
         }
     }
 
-    pub(super) fn insert(&mut self, key: String, number: u64) {
+    pub(super) fn insert(&mut self, channel: &ChannelId, key: String, number: u64) {
         // A known key has its place in the order; a second one would drop it too early.
         if self.numbers.insert(key.clone(), number).is_some() {
             return;
         }
-        self.order.push_back(key);
-        if self.order.len() > KEYS_MAX
-            && let Some(oldest) = self.order.pop_front()
-        {
+        let order = self.orders.entry(channel.clone()).or_default();
+        order.push_back(key);
+        let is_over = order.len() + self.order.len() > KEYS_MAX;
+        if is_over && let Some(oldest) = self.order.pop_front().or_else(|| order.pop_front()) {
             self.numbers.remove(&oldest);
             self.contents.remove(&oldest);
         }
@@ -133,7 +138,19 @@ mod tests {
     #[test]
     fn the_oldest_key_is_forgotten_first() {
         let mut seen = SeenKeys::default();
-        (0..=KEYS_MAX as u64).for_each(|number| seen.insert(format!("k{number}"), number));
-        assert_eq!((seen.get("k0"), seen.get("k1"), seen.numbers.len()), (None, Some(1), KEYS_MAX));
+        let (web, hook) = (ChannelId::from("web"), ChannelId::from("hook"));
+        seen.insert(&web, "w".to_owned(), 7);
+        (0..=KEYS_MAX as u64).for_each(|number| seen.insert(&hook, format!("k{number}"), number));
+        assert_eq!((seen.get("k0"), seen.get("k1")), (None, Some(1)));
+        assert_eq!((seen.get("w"), seen.numbers.len()), (Some(7), KEYS_MAX + 1), "another channel");
+    }
+
+    #[test]
+    fn the_keys_of_an_older_snapshot_are_forgotten_before_those_of_a_channel() {
+        let old = r#"{"numbers":{"a":0,"b":1},"order":["a","b"]}"#;
+        let mut seen: SeenKeys = serde_json::from_str(old).unwrap();
+        let web = ChannelId::from("web");
+        (2..=KEYS_MAX as u64).for_each(|number| seen.insert(&web, format!("k{number}"), number));
+        assert_eq!((seen.get("a"), seen.get("b"), seen.get("k2")), (None, Some(1), Some(2)));
     }
 }

@@ -390,6 +390,7 @@ fn setup_of(caller: Caller, tool: &str) -> PluginSetup {
         sha256: String::new(),
         mcp: false,
         server: String::new(),
+        confinement: None,
         provenance: Provenance::default(),
     };
     let grants = Grants {

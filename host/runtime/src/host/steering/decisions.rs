@@ -222,9 +222,9 @@ pub fn settle_once(
     is_of_kind: impl Fn(&WaitRow) -> bool,
     most: Duration,
 ) -> Result<DecisionPlace, SteeringError> {
-    let taken = || check_taken(reader, message, call).map(|()| DecisionPlace::Recorded);
+    let recorded_before = || check_taken(reader, message, call).map(|()| DecisionPlace::Recorded);
     if repeated(reader, message)? {
-        return taken();
+        return recorded_before();
     }
     let settled = PendingCall::find(reader, (&message.room, call), is_of_kind)
         .and_then(|pending| pending.settle(reader, message, false, most));
@@ -234,7 +234,7 @@ pub fn settle_once(
         Err(SteeringError::AlreadyDecided { .. } | SteeringError::NotPending { .. })
             if repeated(reader, message)? =>
         {
-            taken()
+            recorded_before()
         }
         settled => settled,
     }

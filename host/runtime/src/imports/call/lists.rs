@@ -3,7 +3,8 @@
 
 use super::meter::{Broken, Meter};
 use crate::imports::bindings::exports::conclave::plugin::{
-    condenser, delivery_strategy as strategy, gate, judge, security_analyzer as analyzer, tools,
+    channel, condenser, delivery_strategy as strategy, gate, judge, security_analyzer as analyzer,
+    tools,
 };
 use crate::imports::bindings::plugin::{actions, model, toolbox, types};
 
@@ -97,7 +98,17 @@ impl Lists for condenser::Condensation {
     }
 }
 
+impl Lists for channel::Reception {
+    fn longest(&self) -> usize {
+        match self {
+            Self::Messages(messages) => messages.len(),
+            Self::Answer(_) | Self::Refused(_) => 0,
+        }
+    }
+}
+
 impl Lists for analyzer::Verdict {}
+impl Lists for channel::Delivery {}
 impl Lists for gate::Verdict {}
 impl Lists for judge::Ruling {}
 impl Lists for judge::TaskResult {}

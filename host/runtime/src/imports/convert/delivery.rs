@@ -65,7 +65,9 @@ pub(crate) fn channel_out(channel: &Channel) -> context::Channel {
             ChannelKind::Web => context::ChannelKind::Web,
             ChannelKind::Voice => context::ChannelKind::Voice,
             ChannelKind::Agent => context::ChannelKind::Agent,
-            ChannelKind::Webhook | ChannelKind::Other => context::ChannelKind::Other,
+            ChannelKind::Webhook | ChannelKind::Plugin | ChannelKind::Other => {
+                context::ChannelKind::Other
+            }
         },
         activity: match channel.activity {
             Activity::Idle => context::Activity::Idle,

@@ -13,8 +13,8 @@ use conclave_core::types::risk::Risk;
 
 use super::{denied_fault, json_in, message_out, text_in};
 use crate::imports::bindings::exports::conclave::plugin::{
-    condenser, delivery_strategy, gate, judge, memory, observer, security_analyzer as analyzer,
-    simulated_user,
+    channel, condenser, delivery_strategy, gate, judge, memory, observer,
+    security_analyzer as analyzer, simulated_user,
 };
 
 /// Maximum bytes of an analyzer's or gate's reason, which a user reads.
@@ -45,6 +45,7 @@ faults!(
     gate::GateError,
     judge::JudgeError,
     simulated_user::SimulatedUserError,
+    channel::ChannelError,
     delivery_strategy::StrategyError
 );
 
@@ -224,12 +225,14 @@ pub(crate) fn checked(mut reply: PluginReply, limit: usize) -> Result<PluginRepl
         | PluginReply::Gate { verdict: GateVerdict::Allow }
         | PluginReply::Conclude { result: None }
         | PluginReply::AnswerAsUser { text: None }
-        | PluginReply::Observe { .. } => {}
+        | PluginReply::Observe { .. }
+        | PluginReply::Deliver { .. }
+        | PluginReply::Receive { .. } => {}
     }
     Ok(reply)
 }
 
-fn fits(part: &str, length: usize, unit: &str, limit: usize) -> Result<(), Fault> {
+pub(super) fn fits(part: &str, length: usize, unit: &str, limit: usize) -> Result<(), Fault> {
     if length <= limit {
         return Ok(());
     }

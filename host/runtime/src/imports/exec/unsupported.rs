@@ -2,7 +2,10 @@
 
 use std::ffi::OsString;
 
-use super::{LaunchFailure, ProgramLauncher, ProgramOutput, ProgramSpec, WatchedLimits};
+use super::{
+    LaunchFailure, OnListener, ProgramLauncher, ProgramOutput, ProgramSpec, ServerPipes,
+    WatchedLimits,
+};
 
 /// Refuses, because this host is built without `exec`.
 #[must_use]
@@ -23,6 +26,33 @@ pub(super) async fn run(
     _: Vec<u8>,
     _: WatchedLimits,
 ) -> Result<ProgramOutput, LaunchFailure> {
-    let reason = "this host can confine programs on Linux only, with its feature `exec`";
-    Err(LaunchFailure::Unconfined(reason.to_owned()))
+    Err(unconfined())
 }
+
+fn unconfined() -> LaunchFailure {
+    let reason = "this host can confine programs on Linux only, with its feature `exec`";
+    LaunchFailure::Unconfined(reason.to_owned())
+}
+
+/// A confined server. There is none.
+#[derive(Debug)]
+pub enum ServerProcess {}
+
+impl ServerProcess {
+    /// Returns nothing, because there is no server.
+    #[must_use]
+    pub fn ended(&self) -> Option<Result<String, LaunchFailure>> {
+        match *self {}
+    }
+}
+
+pub(super) fn start_server(
+    _: &ProgramLauncher,
+    _: ProgramSpec,
+    _: Option<OnListener>,
+) -> Result<(ServerProcess, ServerPipes), LaunchFailure> {
+    Err(unconfined())
+}
+
+/// Does nothing, because there are no servers.
+pub fn stop_servers() {}

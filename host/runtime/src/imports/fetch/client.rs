@@ -43,8 +43,8 @@ const AGENT: &str = concat!("conclave/", env!("CARGO_PKG_VERSION"));
 /// A received response, decompressed.
 pub(crate) struct Raw {
     pub(crate) status: u16,
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) body: Vec<u8>,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
     pub(super) address: Option<SocketAddr>,
 }
 

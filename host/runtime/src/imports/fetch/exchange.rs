@@ -15,12 +15,12 @@ use conclave_core::types::denial::{Denial, DenialRecord, Layer};
 use conclave_core::types::side_effect::{Digest, FailureCause, SideEffect, SideEffectAnswer};
 use conclave_core::types::text::{show_duration, show_size};
 use tokio::time::Instant;
-use url::{Host, Url};
+use url::Url;
 
 use super::ScrubbedResponse;
 use super::client::{ConnectionError, Raw, send};
 use crate::imports::call::{CallCore, CallReplay, CallSecrets, EffectDecision, PluginContext};
-use crate::imports::outgoing::{Hold, Holding};
+use crate::imports::outgoing::{Hold, Holding, Unreached, checked_addresses};
 use crate::support::blobs::describe;
 
 /// Bytes up to which a body is stored for the journal; of a larger one only the digest is
@@ -200,28 +200,12 @@ impl FetchExchange {
 
     /// Returns the addresses of the URL's host.
     async fn addresses(&self, url: &Url) -> Result<Vec<IpAddr>, ExchangeFailure> {
-        let addresses = match url.host() {
-            Some(Host::Ipv4(address)) => vec![address.into()],
-            Some(Host::Ipv6(address)) => vec![address.into()],
-            Some(Host::Domain(name)) => {
-                let resolver = &self.plugin().outgoing.resolver;
-                resolver
-                    .resolve(name.to_owned())
-                    .await
-                    .map_err(|_| ExchangeFailure::Unavailable("its name stands for no address"))?
-            }
-            None => Vec::new(),
-        };
-        if addresses.is_empty() {
-            return Err(ExchangeFailure::Unavailable("its name stands for no address"));
-        }
-        // One forbidden address rejects them all, because an attacker may mix it with allowed ones.
-        let rights = self.rights();
-        addresses
-            .iter()
-            .try_for_each(|address| rights.may_connect(url, *address))
-            .map_err(ExchangeFailure::Refused)?;
-        Ok(addresses)
+        let resolver = &*self.plugin().outgoing.resolver;
+        let found = checked_addresses(resolver, &self.rights(), url).await;
+        found.map_err(|unreached| match unreached {
+            Unreached::NoAddress => ExchangeFailure::Unavailable("its name stands for no address"),
+            Unreached::Refused(record) => ExchangeFailure::Refused(record),
+        })
     }
 
     /// Returns the response without secrets, for the guest and the journal.

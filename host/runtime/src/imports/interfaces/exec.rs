@@ -17,7 +17,9 @@ use conclave_core::types::text::show_command;
 use crate::imports::bindings::plugin::exec::{self, ExecError};
 use crate::imports::call::digest;
 use crate::imports::convert::denial_out;
-use crate::imports::exec::{LaunchFailure, ProgramOutput, ProgramSpec, WatchedLimits};
+use crate::imports::exec::{
+    LaunchFailure, NetworkAccess, ProgramOutput, ProgramSpec, WatchedLimits,
+};
 
 /// The media type of output in the journal.
 const OUTPUT: &str = "application/octet-stream";
@@ -122,7 +124,11 @@ impl ExecImport<'_> {
             starts: grant.starts.iter().map(String::as_str).filter_map(resolved).collect(),
             write: folders(true).filter_map(resolved).collect(),
             env: grant.env.clone(),
-            network: grant.network,
+            network: match grant.network {
+                true => NetworkAccess::Machine,
+                false => NetworkAccess::None,
+            },
+            is_server: false,
             required: grant.confinement == Confinement::Required,
             cpu_ms: grant.cpu_ms,
             memory: grant.memory,

@@ -10,9 +10,9 @@ use tracing::field::Empty;
 use tracing::{Span, info_span};
 
 use super::names::{
-    AGENT, CONVERSATION, COST, ERROR, INPUT_TOKENS, OPERATION, OUTPUT_MESSAGES, OUTPUT_TOKENS,
-    PROVIDER, REQUEST_MODEL, RESPONSE_MODEL, SERVER, SHOWN, TASK, TOOL, TOOL_ARGUMENTS, TOOL_CALL,
-    TOOL_RESULT, WALL,
+    AGENT, CONVERSATION, COST, ERROR, INPUT_MESSAGES, INPUT_TOKENS, OPERATION, OUTPUT_MESSAGES,
+    OUTPUT_TOKENS, PROVIDER, REQUEST_MODEL, RESPONSE_MODEL, SERVER, SHOWN, STATUS, TASK, TOOL,
+    TOOL_ARGUMENTS, TOOL_CALL, TOOL_RESULT, WALL,
 };
 use crate::observe::subscribe::OWN_CLIENT;
 
@@ -27,6 +27,9 @@ static NONE: Span = Span::none();
 pub(super) struct OpenSpans {
     /// The setup of the room's first event.
     pub(super) setup: Option<Arc<Setup>>,
+    /// The message that the next turn answers, in the form of the conventions; `None` without
+    /// content.
+    pub(super) input: Option<String>,
     /// The step that started a background task. `None` for the current span of the room's loop.
     parent: Option<Span>,
     /// The turn of the entry task, from its first step to its end. A background task has none: its
@@ -78,14 +81,14 @@ impl OpenSpans {
         // of tasks it delegated to, were abandoned.
         self.end_steps(task);
         if self.parent.is_none() && self.turn.is_none() {
-            self.turn = Some(turn(room, task));
+            self.turn = Some(turn(room, task, self.input.take()));
         }
         self.steps.push((task.clone(), call));
         self.latest = Some(call);
         let span = info_span!(
             target: "conclave", parent: &self.above(), "invoke_agent",
             { SHOWN } = format!("invoke_agent {agent}"), { OPERATION } = "invoke_agent", { AGENT } = agent.as_str(),
-            { CONVERSATION } = room.as_str(), { TASK } = task.as_str(), { ERROR } = Empty,
+            { CONVERSATION } = room.as_str(), { TASK } = task.as_str(), { ERROR } = Empty, { STATUS } = Empty,
         );
         self.keep(call, task, span);
     }
@@ -103,7 +106,7 @@ impl OpenSpans {
             target: "conclave", parent: parent, "execute_tool",
             { SHOWN } = format!("execute_tool {tool}"), { OPERATION } = "execute_tool", { TOOL } = tool, { TOOL_CALL } = call.to_string(),
             { AGENT } = caller.as_str(), { CONVERSATION } = room.as_str(), { TASK } = task.as_str(),
-            { WALL } = Empty, { TOOL_ARGUMENTS } = Empty, { TOOL_RESULT } = Empty, { ERROR } = Empty,
+            { WALL } = Empty, { TOOL_ARGUMENTS } = Empty, { TOOL_RESULT } = Empty, { ERROR } = Empty, { STATUS } = Empty,
         );
         self.keep(call, task, span);
     }
@@ -141,6 +144,7 @@ impl OpenSpans {
             { SHOWN } = format!("chat {model}"), { OPERATION } = "chat", { PROVIDER } = provider, { REQUEST_MODEL } = model.as_str(),
             { CONVERSATION } = room.as_str(), { SERVER } = server, { RESPONSE_MODEL } = Empty, { INPUT_TOKENS } = Empty,
             { OUTPUT_TOKENS } = Empty, { COST } = Empty, { OUTPUT_MESSAGES } = Empty, { ERROR } = Empty,
+            { STATUS } = Empty,
         );
         self.chats.insert((call, ordinal), span);
     }
@@ -202,11 +206,11 @@ impl OpenSpans {
 }
 
 /// The span of a turn. The conventions have no other operation for the work of several agents.
-fn turn(room: &RoomId, entry: &TaskName) -> Span {
+fn turn(room: &RoomId, entry: &TaskName, input: Option<String>) -> Span {
     info_span!(
         target: "conclave", "invoke_agent",
         { SHOWN } = format!("invoke_agent {entry}"), { OPERATION } = "invoke_agent", { AGENT } = entry.as_str(),
-        { CONVERSATION } = room.as_str(), { TASK } = entry.as_str(),
+        { CONVERSATION } = room.as_str(), { TASK } = entry.as_str(), { INPUT_MESSAGES } = input,
     )
 }
 

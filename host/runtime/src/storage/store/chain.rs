@@ -29,6 +29,13 @@ impl ChainHead {
     }
 }
 
+/// The hash that stands for a record in the line that notes a removal: retention has removed the
+/// records of a run up to this line of a chain.
+#[cfg(feature = "postgres")]
+pub(super) fn removal_hash(run: &str, chain: u64, last: u64, at: u64) -> Hash {
+    Sha256::digest(format!("removed {chain} {last} {at} {run}")).into()
+}
+
 /// The hash in lower-case hexadecimal.
 pub(super) fn hex(hash: &[u8]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()

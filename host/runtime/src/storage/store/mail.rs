@@ -30,6 +30,8 @@ pub(super) use tables::{delete, delete_undeliverable, take, to_runs_of};
 const WORD_BYTES: u64 = 1 << 20;
 /// The age in milliseconds at which a message without a receiving run is deleted.
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+/// The beginning of the id of a message under a key.
+const KEY: &str = "key-";
 
 /// A message to the process that has a run open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -84,7 +86,7 @@ impl ControlMessage {
     #[must_use]
     pub fn under_key(self, key: &str) -> Self {
         let order = self.order.unwrap_or(self.id);
-        Self { id: ControlId::from(format!("key-{key}")), order: Some(order), ..self }
+        Self { id: ControlId::from(format!("{KEY}{key}")), order: Some(order), ..self }
     }
 
     /// The id that decides about the order of messages.

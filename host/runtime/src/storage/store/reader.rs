@@ -99,7 +99,7 @@ pub enum RunMatch {
 /// Rows of a list, and those of its rows that cannot be read.
 pub type WithDamaged<T> = (Vec<T>, Vec<DamagedRow>);
 
-/// A line of an audit chain, with its record unless retention removed it.
+/// A line of an audit chain: one for each record, and in a database for each removal by retention.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AuditRow {
     /// The number of the chain, from 1. A store with one writing process has one.
@@ -114,7 +114,7 @@ pub struct AuditRow {
     pub at: Millis,
     /// The hash over the line before and this record, in lower-case hexadecimal.
     pub hash: String,
-    /// The record; `None` if retention removed it or it cannot be parsed.
+    /// The record; `None` if retention removed it, it cannot be parsed, or the line notes a removal.
     pub record: Option<Record>,
 }
 

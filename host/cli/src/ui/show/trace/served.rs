@@ -58,3 +58,41 @@ impl Subscriber for ServedTrace {
         self.of(&run, setup).on(happening);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use conclave_core::permissions::policy_rules::Policy;
+    use conclave_core::types::limits::RunLimits;
+
+    use super::*;
+    use crate::ui::screen::Verbosity;
+
+    fn setup(entry: &str) -> Arc<Setup> {
+        Arc::new(Setup {
+            entry: entry.into(),
+            tasks: BTreeMap::new(),
+            plugins: BTreeMap::new(),
+            models: BTreeMap::new(),
+            channels: Arc::default(),
+            gates: Vec::new(),
+            observers: Vec::new(),
+            policy: Policy::default(),
+            policy_now: None,
+            limits: RunLimits::default(),
+        })
+    }
+
+    #[test]
+    fn a_conversation_is_traced_by_the_setup_with_which_it_began() {
+        let served = ServedTrace::new(Screen::new(Verbosity::Silent), false, setup("before"));
+        let entry = |room: &str, setup: Option<&Arc<Setup>>| {
+            let trace = served.of(&RoomId::from(room), setup);
+            trace.layout.entry_task().map(ToString::to_string).unwrap_or_default()
+        };
+        assert_eq!(entry("a", None), "before");
+        assert_eq!(entry("b", Some(&setup("after"))), "after", "the config was read again");
+        assert_eq!((entry("a", None), entry("b", None)), ("before".into(), "after".into()));
+    }
+}

@@ -5,7 +5,9 @@ use serde_json::Value;
 use super::super::row::Effected;
 use super::super::short;
 use crate::setup::GatePoint;
-use crate::setup::plugin_query::{GateVerdict, ObserverReply, PluginQuery, PluginReply};
+use crate::setup::plugin_query::{
+    ChannelDelivery, ChannelReception, GateVerdict, ObserverReply, PluginQuery, PluginReply,
+};
 use crate::types::action::{Action, Turn};
 use crate::types::fault::Fault;
 use crate::types::observed::{ObservedEvent, ObservedPosition};
@@ -101,6 +103,8 @@ pub(super) fn question_text(question: &PluginQuery) -> String {
         }
         PluginQuery::AnswerAsUser { prompt } => short(prompt),
         PluginQuery::Observe { events } => observed(events),
+        PluginQuery::Deliver { message } => short(&message.text),
+        PluginQuery::Receive { request } => format!("a request of {} bytes", request.body.len()),
     }
 }
 
@@ -117,6 +121,23 @@ fn observed(events: &[ObservedEvent]) -> String {
     let (Some(first), Some(last)) = (events.first(), events.last()) else { return String::new() };
     let ObservedPosition { seq: from, .. } = first.position;
     short(&format!("{} events of {}:{from} to {}", events.len(), first.room, last.position.seq))
+}
+
+fn delivered(delivery: &ChannelDelivery) -> String {
+    match delivery {
+        ChannelDelivery::Delivered { .. } => "delivered".to_owned(),
+        ChannelDelivery::Retry { reason, .. } => short(&format!("later: {reason}")),
+        ChannelDelivery::Refused { reason } => short(&format!("refused: {reason}")),
+        ChannelDelivery::Unknown { reason } => short(&format!("unknown: {reason}")),
+    }
+}
+
+fn received(reception: &ChannelReception) -> String {
+    match reception {
+        ChannelReception::Messages { messages } => format!("{} messages", messages.len()),
+        ChannelReception::Answer { .. } => "an answer to the service".to_owned(),
+        ChannelReception::Refused { reason } => short(&format!("refused: {reason}")),
+    }
 }
 
 pub(super) fn advised(advice: &PluginReply) -> String {
@@ -140,6 +161,8 @@ pub(super) fn advised(advice: &PluginReply) -> String {
         PluginReply::Conclude { result: Some(result) } => {
             short(&format!("the result is: {}", result.text))
         }
+        PluginReply::Deliver { delivery } => delivered(delivery),
+        PluginReply::Receive { reception } => received(reception),
         PluginReply::AnswerAsUser { text: None } => "no answer".to_owned(),
         PluginReply::AnswerAsUser { text: Some(text) } => short(text),
         PluginReply::Observe { reply: ObserverReply::Taken } => "taken".to_owned(),

@@ -305,3 +305,37 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_tunnel_needs_a_rule_of_its_own() {
+    let asks = manifest(json!({ "why": "its program" }));
+    let tunnel = |fetch: Option<FetchGrant>, url: &str| {
+        let grants = Grants { fetch, ..Grants::default() };
+        let rights = Rights { plugin: "it", manifest: &asks, grants: &grants, narrowed: None };
+        rights.may_tunnel(&target(url).unwrap())
+    };
+    let to = |pattern: &str, methods: &[&str]| Some(FetchGrant::new(vec![rule(pattern, methods)]));
+    let tunnels = |pattern| to(pattern, &["CONNECT"]);
+    assert_eq!(tunnel(tunnels("https://api.example.org/*"), "https://api.example.org/"), Ok(()));
+    assert_eq!(tunnel(tunnels("https://a.example:8443/*"), "https://a.example:8443/"), Ok(()));
+    for (grant, url) in [
+        // Bytes in a tunnel cannot be held to a path or a method.
+        (to("https://api.example.org/*", &["GET", "POST"]), "https://api.example.org/"),
+        (tunnels("https://api.example.org/v1/*"), "https://api.example.org/"),
+        (tunnels("https://api.example.org/*"), "https://other.example.org/"),
+        (tunnels("https://api.example.org/*"), "https://api.example.org:8443/"),
+        (tunnels("https://api.example.org/*"), "https://93.184.216.34/"),
+        (tunnels("http://api.example.org/*"), "https://api.example.org/"),
+        (None, "https://api.example.org/"),
+    ] {
+        assert_eq!(tunnel(grant, url).unwrap_err().layer, Layer::Config, "{url}");
+    }
+    let refused = tunnel(None, "https://api.example.org/").unwrap_err();
+    let line = r#"[plugins.it] grants.fetch = [{ url = "https://api.example.org/", methods = ["CONNECT"] }]"#;
+    assert_eq!(refused.suggestion.as_deref(), Some(line));
+    let (private, url) = (tunnels("https://10.0.0.1/*"), "https://10.0.0.1/");
+    let grants = Grants { fetch: private, ..Grants::default() };
+    let rights = Rights { plugin: "it", manifest: &asks, grants: &grants, narrowed: None };
+    let request = AccessRequest { target: url, method: "CONNECT", ..AccessRequest::new(rights) };
+    assert_eq!(FetchGrant::decide(&request).unwrap_err().layer, Layer::Runtime);
+}

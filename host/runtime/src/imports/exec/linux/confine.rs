@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -18,16 +18,19 @@ use nix::sched::{CloneFlags, unshare};
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, setrlimit};
 use serde::{Deserialize, Serialize};
 
+use super::loopback::open_proxy;
 use super::mounts::{make_read_only_except, mount_home, mount_processes};
-use super::supervise::{adopt_orphans, is_unread, supervise};
+use super::supervise::{adopt_orphans, block_polite, is_unread, supervise};
 use super::system_calls::deny_system_calls;
-use crate::imports::exec::{ProgramSpec, interpreters};
+use crate::imports::exec::{NetworkAccess, ProgramSpec, interpreters};
 
 /// Files in the private folder of a program, beside its home.
 pub(super) const SPEC: &str = "spec.json";
 pub(super) const REPORT: &str = "report.json";
 /// The program's own folder in there: `HOME` and `TMPDIR`.
 pub(super) const HOME: &str = "home";
+/// The socket by which the host gets the listener of a server's proxy.
+pub(super) const PROXY: &str = "proxy.sock";
 /// A file that the first process locks for as long as it lives.
 pub(super) const LOCK: &str = "launcher.lock";
 /// The last argument of the second process.
@@ -64,7 +67,6 @@ const SYSTEM: &[&str] = &[
     "/etc/alternatives",
     "/etc/ca-certificates",
     "/etc/gitconfig",
-    "/etc/group",
     "/etc/ld.so.cache",
     "/etc/ld.so.conf",
     "/etc/ld.so.conf.d",
@@ -72,7 +74,6 @@ const SYSTEM: &[&str] = &[
     "/etc/mime.types",
     "/etc/nsswitch.conf",
     "/etc/os-release",
-    "/etc/passwd",
     "/etc/pki/tls/certs",
     "/etc/ssl/certs",
     "/etc/timezone",
@@ -87,6 +88,8 @@ const SYSTEM: &[&str] = &[
     "/proc/version",
     "/sys/devices/system/cpu",
 ];
+/// The names of the machine's users. A server does without: who uses the machine is not its concern.
+const USERS: &[&str] = &["/etc/group", "/etc/passwd"];
 /// Those that a program with `network` may read besides.
 const NETWORK: &[&str] = &[
     "/etc/gai.conf",
@@ -134,6 +137,8 @@ pub fn run_confined(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             Err(report) => File::create(folder.join(REPORT)).map_or(1, |file| write(file, &report)),
         };
     }
+    // It may hold keys of a server, and nobody reads it any more.
+    let _ = std::fs::remove_file(folder.join(SPEC));
     // Opened before this process gives up the right to; the program does not inherit it.
     let Ok(file) = File::create(folder.join(REPORT)) else { return 1 };
     write(file, &inside(&launch.spec, folder))
@@ -153,13 +158,17 @@ fn run_outside(launch: &Launch, folder: &Path) -> Result<(), ProgramReport> {
     };
     let lock = File::create(folder.join(LOCK)).map_err(failed)?;
     lock.lock().map_err(failed)?;
-    let isolated = isolate(spec.network).and_then(|()| {
+    let isolated = isolate(spec.network == NetworkAccess::Machine).and_then(|()| {
         // Only in a namespace of its own. With the whole private folder, for the report; Landlock
         // leaves the program its home only.
         make_read_only_except(&writable(spec, folder))?;
         mount_home(&folder.join(HOME), spec.memory)
     });
     refuse_unless(spec, isolated)?;
+    if spec.network == NetworkAccess::Proxy {
+        let opened = open_proxy(&folder.join(PROXY));
+        opened.map_err(|reason| ProgramReport::Unconfined { reason })?;
+    }
     require_host()?;
     let unstarted = |error: std::io::Error| ProgramReport::NotStarted {
         reason: format!("the launcher cannot start itself: {error}"),
@@ -171,7 +180,9 @@ fn run_outside(launch: &Launch, folder: &Path) -> Result<(), ProgramReport> {
     second.args(&launch.args).arg(folder).arg(INSIDE);
     let mut child = second.spawn().map_err(unstarted)?;
     let _ = drop_capabilities();
-    supervise(&mut child, None);
+    // Blocked after the start, because the second process would inherit it.
+    let polite = spec.is_server.then(block_polite).flatten();
+    supervise(&mut child, polite.as_ref().map(AsFd::as_fd), true);
     Ok(())
 }
 
@@ -191,7 +202,7 @@ fn inside(spec: &ProgramSpec, folder: &Path) -> ProgramReport {
     let confined = refuse_unless(spec, drop_capabilities())
         .and_then(|()| refuse_unless(spec, set_limits(spec)))
         .and_then(|()| refuse_unless(spec, restrict(spec, folder)))
-        .and_then(|()| refuse_unless(spec, deny_system_calls(spec.network)))
+        .and_then(|()| refuse_unless(spec, deny_system_calls(spec.network != NetworkAccess::None)))
         .and_then(|()| require_host());
     if let Err(report) = is_watched.and(confined) {
         return report;
@@ -374,8 +385,9 @@ fn restrict(spec: &ProgramSpec, folder: &Path) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| {
         format!("the kernel has no Landlock (Linux 5.13 with `lsm=…,landlock`): {error}")
     };
-    let network = if spec.network { NETWORK } else { &[] };
-    let system = SYSTEM.iter().chain(network).map(PathBuf::from);
+    let network = if spec.network == NetworkAccess::Machine { NETWORK } else { &[] };
+    let users = if spec.is_server { &[] } else { USERS };
+    let system = SYSTEM.iter().chain(users).chain(network).map(PathBuf::from);
     let read = system.chain(spec.read.iter().cloned());
     let look = AccessFs::ReadFile | AccessFs::ReadDir;
     let starts = [PathBuf::from(&spec.program)]

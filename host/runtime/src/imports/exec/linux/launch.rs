@@ -16,7 +16,7 @@ use conclave_core::types::text::{show_duration, show_size};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
-use super::confine::{HOME, LOCK, Launch, ProgramReport, REPORT, SPEC};
+use super::confine::{HOME, LOCK, Launch, PROXY, ProgramReport, REPORT, SPEC};
 use super::remove::remove_tree;
 use super::supervise::kill_all_below;
 use super::usage::{tasks_of_machine, usage_below};
@@ -34,7 +34,7 @@ static CLEANED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 /// Interval between two looks at a running program.
 const TICK: Duration = Duration::from_millis(5);
 /// Interval between two measurements of its resources, which read a file of each process.
-const MEASURE: Duration = Duration::from_millis(100);
+pub(super) const MEASURE: Duration = Duration::from_millis(100);
 /// The time of the launcher to end all that a program started, before the host does it.
 const GRACE: Duration = Duration::from_secs(5);
 /// Bytes that a pipe takes without waiting for space, on every system.
@@ -71,13 +71,7 @@ fn run_blocking(
     let failed = |error: std::io::Error| LaunchFailure::Launcher(error.to_string());
     let spec = &launch.spec;
     let folder = PrivateFolder::new(private_folders, launch).map_err(failed)?;
-    let mut command = Command::new(&launch.program);
-    // The host's own environment may hold keys of models.
-    command.args(&launch.args).arg(&folder.path).env_clear().current_dir("/");
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // A group of its own, so that all of it can be killed without the host.
-    std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    let mut process = RunningProgram(command.spawn().map_err(failed)?);
+    let mut process = RunningProgram::start(launch, &folder).map_err(failed)?;
     let (Some(stdin), Some(stdout), Some(stderr)) =
         (process.0.stdin.take(), process.0.stdout.take(), process.0.stderr.take())
     else {
@@ -123,7 +117,7 @@ fn run_blocking(
 }
 
 /// The end of a program that a signal ended; two signals stand for limits.
-fn killed(signal: u8, spec: &ProgramSpec) -> ProgramEnding {
+pub(super) fn killed(signal: u8, spec: &ProgramSpec) -> ProgramEnding {
     let is = |limit: Signal| i32::from(signal) == limit.as_raw();
     if is(Signal::XCPU) {
         ProgramEnding::Stopped { limit: format!("cpu = {}", show_duration(spec.cpu_ms)) }
@@ -156,20 +150,29 @@ fn watch(
         // Processes that start processes fill the machine within one interval.
         let is_crowded = tasks_of_machine() > tasks.saturating_add(spec.processes.into());
         if is_crowded || measured.elapsed() >= MEASURE {
-            let used = usage_below(Pid::from_child(&process.0).as_raw_nonzero().get(), home);
-            if used.processes > u64::from(spec.processes) {
-                return Some(format!("processes = {}", spec.processes));
-            }
-            if used.memory > spec.memory {
-                return Some(format!("memory = {}", show_size(spec.memory)));
-            }
-            if used.cpu_ms > spec.cpu_ms {
-                return Some(format!("cpu = {}", show_duration(spec.cpu_ms)));
+            if let Some(limit) = exceeded(process, spec, home) {
+                return Some(limit);
             }
             (measured, tasks) = (Instant::now(), tasks_of_machine());
         }
         std::thread::sleep(TICK);
     }
+}
+
+/// Measures a program with all that it started, and returns the limit that it exceeds.
+pub(super) fn exceeded(
+    process: &RunningProgram,
+    spec: &ProgramSpec,
+    home: &Path,
+) -> Option<String> {
+    let used = usage_below(Pid::from_child(&process.0).as_raw_nonzero().get(), home);
+    if used.processes > u64::from(spec.processes) {
+        return Some(format!("processes = {}", spec.processes));
+    }
+    if used.memory > spec.memory {
+        return Some(format!("memory = {}", show_size(spec.memory)));
+    }
+    (used.cpu_ms > spec.cpu_ms).then(|| format!("cpu = {}", show_duration(spec.cpu_ms)))
 }
 
 /// Writes the input to a program, which need not read it.
@@ -234,18 +237,29 @@ fn wait_ready(pipe: &impl AsFd, flags: PollFlags, over: &PipeReader) -> Option<b
 
 /// The launcher, which ends with all that it started when the output is not read any more. Killed
 /// with it when it is dropped.
-struct RunningProgram(Child);
+pub(super) struct RunningProgram(pub(super) Child);
 
 impl RunningProgram {
+    /// Starts the launcher, with pipes.
+    pub(super) fn start(launch: &Launch, folder: &PrivateFolder) -> std::io::Result<Self> {
+        let mut command = Command::new(&launch.program);
+        // The host's own environment may hold keys of models.
+        command.args(&launch.args).arg(&folder.path).env_clear().current_dir("/");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A group of its own, so that all of it can be killed without the host.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        command.spawn().map(Self)
+    }
+
     /// Whether the launcher has ended. One that cannot be waited for counts as ended.
-    fn has_ended(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         // It is not reaped, so that its number stays its own until it is killed.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         !matches!(rustix::process::waitid(WaitId::Pid(Pid::from_child(&self.0)), options), Ok(None))
     }
 
     /// Waits for the launcher's end, now that its output is not read any more.
-    fn finish(&self) {
+    pub(super) fn finish(&self) {
         let until = Instant::now() + GRACE;
         while !self.has_ended() && Instant::now() < until {
             std::thread::sleep(TICK);
@@ -272,14 +286,14 @@ impl Drop for RunningProgram {
 }
 
 /// The private folder of a program, removed when it is dropped.
-struct PrivateFolder {
-    path: PathBuf,
+pub(super) struct PrivateFolder {
+    pub(super) path: PathBuf,
     /// The lock that tells other hosts that this one lives.
     _lock: File,
 }
 
 impl PrivateFolder {
-    fn new(parent: &Path, launch: &Launch) -> std::io::Result<Self> {
+    pub(super) fn new(parent: &Path, launch: &Launch) -> std::io::Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
         // Links in the path would hide the folder from its own rules.
         let parent = parent.canonicalize()?;
@@ -304,7 +318,7 @@ impl PrivateFolder {
         Ok(folder)
     }
 
-    fn report(&self) -> Option<ProgramReport> {
+    pub(super) fn report(&self) -> Option<ProgramReport> {
         serde_json::from_slice(&std::fs::read(self.path.join(REPORT)).ok()?).ok()
     }
 }
@@ -335,7 +349,7 @@ fn remove_abandoned(parent: &Path) {
 /// Removes a private folder, its locks last: by them, another host finds what could not be removed.
 fn remove_private(folder: &Path) {
     remove_tree(&folder.join(HOME));
-    for name in [SPEC, REPORT, LOCK, HOST_LOCK] {
+    for name in [SPEC, REPORT, PROXY, LOCK, HOST_LOCK] {
         let _ = std::fs::remove_file(folder.join(name));
     }
     let _ = std::fs::remove_dir(folder);

@@ -57,16 +57,21 @@ pub fn run_supervised(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         let _ = rustix::stdio::dup2_stdin(&null);
     }
     // Blocked after the start, because the program would inherit it.
-    let polite = SigSet::from(BlockedSignal::SIGTERM);
-    let blocked = polite.thread_block();
-    let polite = blocked.and_then(|()| SignalFd::with_flags(&polite, SfdFlags::empty())).ok();
-    let ended = supervise(&mut child, polite.as_ref().map(AsFd::as_fd));
+    let polite = block_polite();
+    let ended = supervise(&mut child, polite.as_ref().map(AsFd::as_fd), false);
     let status = ended.unwrap_or_default();
     if let Some(signal) = status.signal().and_then(Signal::from_named_raw) {
         // Ends in the same way, for the one who reads the status.
         let _ = rustix::process::kill_process(rustix::process::getpid(), signal);
     }
     status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+/// Blocks `SIGTERM`, and returns where it arrives instead.
+pub(super) fn block_polite() -> Option<SignalFd> {
+    let polite = SigSet::from(BlockedSignal::SIGTERM);
+    let blocked = polite.thread_block();
+    blocked.and_then(|()| SignalFd::with_flags(&polite, SfdFlags::empty())).ok()
 }
 
 /// Makes this process the parent of all that its children leave behind.
@@ -89,16 +94,25 @@ fn is_closed(pipe: &PollFd<'_>) -> bool {
 
 /// Waits until a child ends, the reader of standard error is gone, or the grace time
 /// after a `polite` signal is over. Then kills all processes below this one. Returns the status of
-/// a child that ended by itself.
-pub(super) fn supervise(child: &mut Child, polite: Option<BorrowedFd<'_>>) -> Option<ExitStatus> {
-    let ended = wait_for_end(child, polite);
+/// a child that ended by itself. `forwards` sends the polite signal on to the processes below the
+/// child, which are outside of the group that it was sent to.
+pub(super) fn supervise(
+    child: &mut Child,
+    polite: Option<BorrowedFd<'_>>,
+    forwards: bool,
+) -> Option<ExitStatus> {
+    let ended = wait_for_end(child, polite, forwards);
     let _ = child.kill();
     let _ = child.wait();
     kill_below();
     ended
 }
 
-fn wait_for_end(child: &mut Child, polite: Option<BorrowedFd<'_>>) -> Option<ExitStatus> {
+fn wait_for_end(
+    child: &mut Child,
+    polite: Option<BorrowedFd<'_>>,
+    forwards: bool,
+) -> Option<ExitStatus> {
     let process = rustix::process::pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok();
     let stderr = rustix::stdio::stderr();
     let (mut polite, mut is_ending) = (polite, false);
@@ -118,7 +132,12 @@ fn wait_for_end(child: &mut Child, polite: Option<BorrowedFd<'_>>) -> Option<Exi
         match found {
             Ok(0) if is_ending => return None,
             Ok(_) if is_unread => return None,
-            Ok(_) if is_asked => (is_ending, polite) = (true, None),
+            Ok(_) if is_asked => {
+                (is_ending, polite) = (true, None);
+                if forwards {
+                    signal_all_below(Pid::from_child(child), Signal::TERM);
+                }
+            }
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(_) => return None,
         }
@@ -143,10 +162,14 @@ fn kill_below() {
 
 /// Kills the processes that are below another one at this moment.
 pub(super) fn kill_all_below(top: Pid) {
+    signal_all_below(top, Signal::KILL);
+}
+
+fn signal_all_below(top: Pid, signal: Signal) {
     for pid in descendants(top.as_raw_nonzero().get()) {
         if let Some(pid) = Pid::from_raw(pid) {
             // One that has ended meanwhile is no error.
-            let _ = rustix::process::kill_process(pid, Signal::KILL);
+            let _ = rustix::process::kill_process(pid, signal);
         }
     }
 }

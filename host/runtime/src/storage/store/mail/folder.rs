@@ -6,12 +6,12 @@
 use std::fs::{self, TryLockError};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use conclave_core::types::ids::{CallId, RoomId};
+use conclave_core::types::ids::{CallId, ControlId, RoomId};
 
 use super::{
-    ControlMessage, DAY_MS, DecisionSent, MailState, ReceivedMail, ReceivedPlace, WORD_BYTES,
+    ControlMessage, DAY_MS, DecisionSent, KEY, MailState, ReceivedMail, ReceivedPlace, WORD_BYTES,
 };
 use crate::storage::store::{StoreError, schema};
 use crate::support::clock::{Clock, SystemClock};
@@ -164,8 +164,8 @@ pub(crate) fn receive(
     for (path, message) in files(store)? {
         match message {
             Ok(mail) if !is_meant(&mail) => {
-                if (is_old(&mail) && is_over(&mail.room)) || (is_taken(&path) && is_received(&mail))
-                {
+                let is_late = is_old(&path, &mail) && is_over(&mail.room);
+                if is_late || (is_taken(&path) && is_received(&mail)) {
                     // If this fails, the next poll tries again.
                     let _ = fs::remove_file(&path);
                 }
@@ -268,17 +268,30 @@ fn files(store: &Path) -> Result<Vec<(PathBuf, io::Result<ControlMessage>)>, Sto
             (path, message)
         })
         .collect();
-    let order = |(_, message): &(PathBuf, io::Result<ControlMessage>)| match message {
-        Ok(message) => (false, Some(message.order().clone())),
+    let order = |(path, message): &(PathBuf, io::Result<ControlMessage>)| match message {
+        Ok(message) => (false, Some(order(path, message))),
         Err(_) => (true, None),
     };
     files.sort_by_cached_key(order);
     Ok(files)
 }
 
+/// The id that decides about the order of messages. That of one under a key says nothing about its
+/// time, and older hosts wrote no other: then it is the time of its file.
+fn order(path: &Path, message: &ControlMessage) -> ControlId {
+    let order = message.order();
+    if !order.as_str().starts_with(KEY) {
+        return order.clone();
+    }
+    let written = fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+    let since = written.and_then(|written| written.duration_since(UNIX_EPOCH).ok());
+    ControlId::from(format!("{:020}-", since.unwrap_or_default().as_millis()))
+}
+
 /// Whether the message was sent more than a day ago.
-fn is_old(message: &ControlMessage) -> bool {
-    let sent_at = message.order().as_str().split('-').next();
+fn is_old(path: &Path, message: &ControlMessage) -> bool {
+    let order = order(path, message);
+    let sent_at = order.as_str().split('-').next();
     let sent_at = sent_at.and_then(|part| part.parse::<u64>().ok());
     sent_at.is_some_and(|sent_at| SystemClock.now().0.saturating_sub(sent_at) > DAY_MS)
 }
@@ -310,9 +323,10 @@ fn put_aside(folder: &Path, path: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use conclave_core::protocol::control::ControlCommand;
     use conclave_core::types::approval::Approval;
-    use conclave_core::types::ids::ControlId;
 
     use super::*;
 
@@ -429,6 +443,20 @@ mod tests {
         fs::write(folder.join("9.part"), "half").unwrap();
         assert_eq!(all(temp.path()), sent);
         assert_eq!(fs::read_dir(folder.join(BAD)).unwrap().count(), 4);
+    }
+
+    #[test]
+    fn a_message_under_a_key_without_an_order_has_the_time_of_its_file() {
+        let (temp, sent) = sent(&["second"]);
+        let first = ControlMessage { order: None, ..stop("first").under_key("1") };
+        send(temp.path(), &first).unwrap();
+        let [file, _] = paths(temp.path(), &first);
+        let file = fs::File::options().write(true).open(file).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(60)).unwrap();
+        assert_eq!(pending(temp.path()).unwrap(), [first.clone(), sent[0].clone()]);
+        file.set_modified(SystemTime::now() - Duration::from_secs(25 * 3_600)).unwrap();
+        receive(temp.path(), &|_| false, &|_| true, &|_| false).unwrap();
+        assert_eq!(pending(temp.path()).unwrap(), sent);
     }
 
     #[test]

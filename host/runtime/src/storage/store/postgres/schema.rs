@@ -8,13 +8,14 @@ use super::link::Link;
 use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
 
 /// The migrations of the tables from each format to the next. A released one never changes.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
     include_str!("schema/4.sql"),
     include_str!("schema/5.sql"),
     include_str!("schema/6.sql"),
+    include_str!("schema/7.sql"),
 ];
 /// The functions of the newest format.
 const FUNCTIONS: &str = include_str!("schema/functions.sql");

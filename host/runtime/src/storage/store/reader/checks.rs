@@ -1,6 +1,6 @@
 //! Integrity checks of a store.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use conclave_core::types::ids::{Millis, RoomId};
 
@@ -8,6 +8,8 @@ use conclave_core::types::ids::{Millis, RoomId};
 use conclave_core::overlay::changes::ChangeRecord;
 
 use super::derived;
+#[cfg(feature = "postgres")]
+use crate::storage::store::chain::removal_hash;
 use crate::storage::store::chain::{ChainHead, hex};
 use crate::storage::store::sql::{EngineKind, Sql, SqlErrorKind, SqlResult};
 use crate::storage::store::writer::{ChainCheck, RemovedRun, StoreCheck};
@@ -156,7 +158,7 @@ fn lines(
          events.number IS NOT NULL, events.room, events.kind, {chain_column} AS chain, {columns}
          FROM audit LEFT JOIN events ON {record_of_line} ORDER BY chain, audit.number"
     );
-    let mut removed = RemovedRuns { tables, known: BTreeMap::new() };
+    let removed = RemovedRuns::read(tables, problems)?;
     tables.each(&all, &[], |row| {
         let number: u64 = row.get(0)?;
         let (room, record): (String, Vec<u8>) = (row.get(1)?, row.get(4)?);
@@ -191,7 +193,7 @@ fn lines(
         noted_heads.retain(|noted_head| *noted_head != hex(&hash));
         if !row.get::<bool>(6)? {
             // Retention removes records but keeps their lines.
-            if !removed.is(&room, chain, number)? {
+            if !removed.covers(&room, chain, number) {
                 broken_at.get_or_insert(number);
                 problems.add(|| {
                     format!("record {seq} of room {room} (line {number} of {the_chain}) was taken out")
@@ -231,23 +233,56 @@ impl StoreCheck {
     }
 }
 
-/// The runs that retention removed, each queried once for each chain.
-struct RemovedRuns<'a> {
-    tables: &'a dyn Sql,
-    known: BTreeMap<(String, u64), i64>,
+/// The runs that retention removed.
+#[derive(Default)]
+struct RemovedRuns {
+    /// The newest line of a chain up to which records of a run may be missing.
+    last: HashMap<(String, u64), u64>,
+    /// The lines that note a removal, by chain and number. None has a record.
+    lines: HashSet<(u64, u64)>,
 }
 
-impl RemovedRuns<'_> {
-    fn is(&mut self, room: &str, chain: u64, number: u64) -> SqlResult<bool> {
+impl RemovedRuns {
+    /// Reads the removals. In a database, where anyone who may write could add one, only those count
+    /// that a chain has.
+    fn read(tables: &dyn Sql, problems: &mut ProblemList) -> SqlResult<Self> {
+        let mut removed = Self::default();
+        let all = match tables.engine() {
+            EngineKind::Sqlite => "SELECT run, 1, last, at, 0, 0, NULL FROM removed",
+            #[cfg(feature = "postgres")]
+            EngineKind::Postgres => {
+                "SELECT run, removed.chain, last, removed.at, coalesce(line_chain, 0),
+                 coalesce(line_number, 0), audit.record FROM removed LEFT JOIN audit
+                 ON audit.chain = line_chain AND audit.number = line_number AND audit.room = run"
+            }
+        };
+        tables.each(all, &[], |row| {
+            let (run, chain, last): (String, u64, u64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            #[cfg(feature = "postgres")]
+            if tables.engine() == EngineKind::Postgres {
+                let digest: Option<Vec<u8>> = row.get(6)?;
+                if digest.as_deref() != Some(&removal_hash(&run, chain, last, row.get(3)?)[..]) {
+                    problems.add(|| {
+                        format!(
+                            "run {run} is noted as removed, and no line of an audit chain says so"
+                        )
+                    });
+                    return Ok(());
+                }
+                removed.lines.insert((row.get(4)?, row.get(5)?));
+            }
+            let newest = removed.last.entry((run, chain)).or_default();
+            *newest = last.max(*newest);
+            Ok(())
+        })?;
+        Ok(removed)
+    }
+
+    /// Whether the record of a line is missing because of a removal, or the line notes one.
+    fn covers(&self, room: &str, chain: u64, number: u64) -> bool {
         let run = room.split('/').next().unwrap_or(room);
-        let key = (run.to_owned(), chain);
-        if !self.known.contains_key(&key) {
-            let of_chain = self.tables.engine().chain("removed");
-            let last = format!("SELECT last FROM removed WHERE run = ?1 AND {of_chain} = ?2");
-            let last = self.tables.first(&last, &[run.into(), chain.into()], |row| row.get(0))?;
-            self.known.insert(key.clone(), last.unwrap_or(0));
-        }
-        Ok(self.known.get(&key).is_some_and(|last| number.cast_signed() <= *last))
+        let last = self.last.get(&(run.to_owned(), chain));
+        last.is_some_and(|last| number <= *last) || self.lines.contains(&(chain, number))
     }
 }
 

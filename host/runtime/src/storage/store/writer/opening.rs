@@ -1,7 +1,7 @@
 //! The opening of a store: its folder, lock and file, the migration of an older format, and the
 //! check of its pages.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -124,7 +124,7 @@ impl StoreWriter {
             engine,
             shared: Arc::clone(&shared),
             blobs: Vec::new(),
-            stored: HashSet::new(),
+            stored: HashMap::new(),
             rejected: HashMap::new(),
         };
         let reading = reading.map_err(other)?;

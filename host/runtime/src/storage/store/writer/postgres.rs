@@ -148,8 +148,8 @@ impl PostgresEngine {
         let host = &self.entry.host;
         self.session.retry(|link| {
             link.run(
-                "INSERT INTO held_blobs (host, sha256) SELECT ?1, unnest(CAST(?2 AS TEXT[]))
-                 ON CONFLICT DO NOTHING",
+                "INSERT INTO held_blobs (host, sha256) SELECT DISTINCT ?1, unnest(CAST(?2 AS TEXT[]))
+                 ON CONFLICT (host, sha256) DO UPDATE SET since = now()",
                 &[host, &digests],
             )
         })?;
@@ -289,13 +289,19 @@ impl Engine for PostgresEngine {
         live: &HashSet<RoomId>,
         stored: &HashSet<String>,
     ) -> SqlResult<Collected> {
-        let (host, folder) = (&self.entry.host, self.folder.as_ref());
+        let (entry, chain, folder) = (&self.entry, &mut self.chain, self.folder.as_ref());
         self.session.retry(|link| {
             link.patiently(COLLECTING, |link| {
                 // Files whose rows went earlier. Those of this collection are counted by their rows.
                 let orphans = folder.map(|folder| folder.sweep(link, keep.dry)).transpose()?;
                 let orphans = orphans.unwrap_or_default();
-                let mut collected = retention::collect(link, folder, host, keep, (live, stored))?;
+                let collected =
+                    retention::collect(link, folder, (entry, chain), keep, (live, stored));
+                // The lines of removals count with their transaction.
+                if keep.dry || collected.is_err() {
+                    chain.forget();
+                }
+                let mut collected = collected?;
                 if let Some(folder) = folder.filter(|_| !keep.dry) {
                     // Only now that their rows are gone for good.
                     folder.sweep(link, false)?;

@@ -5,6 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use conclave_core::journal::recovery::Unfinished;
 use conclave_core::types::ids::RoomId;
@@ -19,6 +20,10 @@ use super::retention::find_digests;
 use crate::storage::store::record::StoredBytes;
 use crate::storage::store::snapshot;
 use crate::storage::store::sql::{SqlError, SqlErrorKind, SqlResult};
+
+/// The time in which a record refers to an attachment of this process. One that none refers to by
+/// then would otherwise stay until the process ends; retention of other hosts has the same limit.
+const HELD: Duration = Duration::from_secs(24 * 3_600);
 
 /// The state that the thread shares with its callers.
 #[derive(Default)]
@@ -122,8 +127,8 @@ pub(super) struct Thread {
     pub(super) shared: Arc<WriterState>,
     /// The attachments for the next commit.
     pub(super) blobs: Vec<StoredBytes>,
-    /// The attachments stored by this process, which later records may refer to.
-    pub(super) stored: HashSet<String>,
+    /// The attachments stored by this process, which later records may refer to, and when.
+    pub(super) stored: HashMap<String, Instant>,
     /// The attachments that did not fit, with the reason. Records that refer to one are refused.
     pub(super) rejected: HashMap<String, Cause>,
 }
@@ -179,7 +184,7 @@ impl Thread {
                 WriterTask::Blob(part) => {
                     // An attachment that did not fit before may fit now.
                     self.rejected.remove(&part.sha256);
-                    self.stored.insert(part.sha256.clone());
+                    self.stored.insert(part.sha256.clone(), Instant::now());
                     self.blobs.push(part);
                 }
                 WriterTask::Claim(writing) => sorted.claims.push((writing, true)),
@@ -192,8 +197,8 @@ impl Thread {
                 WriterTask::Collect(keep, answer) => {
                     // An ended run may continue: its process can begin another run in the room.
                     let live = self.shared.live().iter().map(RoomId::run).collect();
-                    let collected =
-                        self.ask(|thread| thread.engine.collect(&keep, &live, &thread.stored));
+                    let spared = held_at(&self.stored, Instant::now());
+                    let collected = self.ask(|thread| thread.engine.collect(&keep, &live, &spared));
                     let _ = answer.send(collected);
                 }
                 #[cfg(feature = "postgres")]
@@ -412,7 +417,7 @@ impl Thread {
             }
         }
         let is_sent = |sha256: &String| self.blobs.iter().any(|part| part.sha256 == *sha256);
-        digests.retain(|sha256| self.stored.contains(sha256) && !is_sent(sha256));
+        digests.retain(|sha256| self.stored.contains_key(sha256) && !is_sent(sha256));
         digests.into_iter().collect()
     }
 
@@ -455,6 +460,12 @@ impl Thread {
     }
 }
 
+/// Returns the attachments that retention spares although no record refers to them.
+fn held_at(stored: &HashMap<String, Instant>, now: Instant) -> HashSet<String> {
+    let recent = stored.iter().filter(|(_, at)| now.saturating_duration_since(**at) < HELD);
+    recent.map(|(sha256, _)| sha256.clone()).collect()
+}
+
 /// Whether a commit may have failed because of its blobs alone.
 fn is_of_blobs(error: &SqlError) -> bool {
     match error.kind {
@@ -487,5 +498,19 @@ fn end(write: Write, result: Result<(), Cause>) {
     write.writing.ended();
     if let Some(answer) = write.answer {
         let _ = answer.send(result);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attachment_without_a_record_is_held_for_a_day() {
+        let began = Instant::now();
+        let later = began + HELD;
+        let stored = HashMap::from([("old".to_owned(), began), ("new".to_owned(), later)]);
+        assert_eq!(held_at(&stored, began).len(), 2);
+        assert_eq!(held_at(&stored, later), HashSet::from(["new".to_owned()]));
     }
 }

@@ -5,7 +5,9 @@ use std::collections::HashSet;
 
 use conclave_core::types::ids::RoomId;
 
-use super::{BlobFolder, Collected, Link, Retention, SqlError, SqlErrorKind, SqlResult};
+use super::chain::HostChain;
+use super::{BlobFolder, Collected, HostEntry, Link, Retention};
+use super::{SqlError, SqlErrorKind, SqlResult};
 use crate::storage::store::mail;
 use crate::storage::store::writer::retention::find_digests;
 use crate::support::clock::{Clock, SystemClock};
@@ -24,10 +26,10 @@ const RUNS: &str = "SELECT room FROM rooms WHERE parent IS NULL AND ended < ?1
     ORDER BY started, number FOR UPDATE";
 
 /// A reference is a digest in the JSON of an event or of its parts, or in a message to a run. Those of
-/// large parts, which are files, are passed. Attachments that another host holds are spared, and
-/// blobs that one has just stored, because its records may be under way. A host counts up to an hour
-/// after its lease, because it may only be cut off. Should it come back later, its records that refer
-/// to a removed blob are refused.
+/// large parts, which are files, are passed. Attachments that another host has stored within a day are
+/// spared, and blobs that one has just stored, because its records may be under way. A host counts up
+/// to an hour after its lease, because it may only be cut off. Records that refer to a removed blob
+/// later are refused.
 const BLOBS: &str = "WITH others AS (
         SELECT host FROM hosts WHERE host <> ?2 AND until > clock_timestamp() - INTERVAL '1 hour'),
     parts AS (
@@ -39,7 +41,8 @@ const BLOBS: &str = "WITH others AS (
         UNION SELECT content FROM overlay_files WHERE content IS NOT NULL
         UNION SELECT found[1] FROM parts JOIN blobs USING (sha256),
             regexp_matches(convert_from(bytes, 'UTF8'), '[0-9a-f]{64}', 'g') AS found
-        UNION SELECT held_blobs.sha256 FROM held_blobs JOIN others USING (host)),
+        UNION SELECT held_blobs.sha256 FROM held_blobs JOIN others USING (host)
+            WHERE since > now() - INTERVAL '1 day'),
     gone AS (
         DELETE FROM blobs WHERE NOT EXISTS (SELECT 1 FROM used WHERE used.sha256 = blobs.sha256)
         AND sha256 <> ALL (?1) AND sha256 <> ALL (?3)
@@ -82,10 +85,11 @@ impl LargeParts {
 pub(super) fn collect(
     link: &Link,
     folder: Option<&BlobFolder>,
-    host: &str,
+    (entry, chain): (&HostEntry, &mut HostChain),
     keep: &Retention,
     (live, stored): (&HashSet<RoomId>, &HashSet<String>),
 ) -> SqlResult<Collected> {
+    let host = entry.host.as_str();
     // Before the locks, because many files take their time.
     let mut large = LargeParts::default();
     large.read(link, folder)?;
@@ -102,7 +106,7 @@ pub(super) fn collect(
             }
             let has_changes = "SELECT 1 FROM overlay_files WHERE run = ?1 LIMIT 1";
             if link.rows(has_changes, &[&run.as_str()])?.is_empty() {
-                remove(link, &run, &mut collected)?;
+                remove(link, &run, (entry, chain), &mut collected)?;
                 collected.runs.push(run);
             } else {
                 collected.remaining_runs.push(run);
@@ -116,7 +120,11 @@ pub(super) fn collect(
         large.read(link, folder)?;
         let stored: Vec<&str> = stored.iter().map(String::as_str).collect();
         let referred: Vec<&str> = large.references.iter().map(String::as_str).collect();
-        link.run("DELETE FROM held_blobs WHERE host NOT IN (SELECT host FROM hosts)", &[])?;
+        link.run(
+            "DELETE FROM held_blobs WHERE host NOT IN (SELECT host FROM hosts)
+             OR since < now() - INTERVAL '1 day'",
+            &[],
+        )?;
         let removed = link.row(BLOBS, &[&stored, &host, &referred])?;
         collected.blobs += removed.try_get::<_, i64>(0)?.cast_unsigned();
         collected.bytes += removed.try_get::<_, i64>(1)?.cast_unsigned();
@@ -146,17 +154,28 @@ fn is_worth_it(link: &Link, removed: u64) -> SqlResult<bool> {
     Ok(is_worth_it)
 }
 
-fn remove(link: &Link, run: &RoomId, collected: &mut Collected) -> SqlResult<()> {
-    // Checks accept missing records of the run only up to the noted line of each chain.
-    let row = link.row(
+fn remove(
+    link: &Link,
+    run: &RoomId,
+    (entry, chain): (&HostEntry, &mut HostChain),
+    collected: &mut Collected,
+) -> SqlResult<()> {
+    let rows = link.rows(
         "WITH gone AS (DELETE FROM events WHERE room IN (SELECT room FROM rooms WHERE run = ?1)
-             RETURNING chain, number, octet_length(body) AS bytes),
-         noted AS (INSERT INTO removed (run, at, chain, last)
-             SELECT ?1, CAST(?2 AS BIGINT), chain, max(number) FROM gone GROUP BY chain
-             ON CONFLICT (run, chain) DO UPDATE SET at = EXCLUDED.at, last = EXCLUDED.last)
-         SELECT count(*), CAST(coalesce(sum(bytes), 0) AS BIGINT) FROM gone",
-        &[&run.as_str(), &SystemClock.now().0.cast_signed()],
+             RETURNING chain, number, octet_length(body) AS bytes)
+         SELECT chain, max(number), count(*), CAST(sum(bytes) AS BIGINT) FROM gone
+         GROUP BY chain ORDER BY chain",
+        &[&run.as_str()],
     )?;
+    // Checks accept missing records of the run only up to the noted line of each chain.
+    let mut up_to = Vec::with_capacity(rows.len());
+    for row in rows {
+        up_to.push((row.try_get(0)?, row.try_get(1)?));
+        collected.records += row.try_get::<_, i64>(2)?.cast_unsigned();
+        collected.bytes += row.try_get::<_, i64>(3)?.cast_unsigned();
+    }
+    let at = SystemClock.now().0.cast_signed();
+    chain.note_removal(link, entry, run.as_str(), at, &up_to)?;
     for table in ["waits", "timers", "snapshots", "inbox"] {
         let of_run = "room IN (SELECT room FROM rooms WHERE run = ?1)";
         link.run(&format!("DELETE FROM {table} WHERE {of_run}"), &[&run.as_str()])?;
@@ -164,7 +183,5 @@ fn remove(link: &Link, run: &RoomId, collected: &mut Collected) -> SqlResult<()>
     for table in ["rooms", "overlays", "overlay_decisions"] {
         link.run(&format!("DELETE FROM {table} WHERE run = ?1"), &[&run.as_str()])?;
     }
-    collected.records += row.try_get::<_, i64>(0)?.cast_unsigned();
-    collected.bytes += row.try_get::<_, i64>(1)?.cast_unsigned();
     Ok(())
 }

@@ -368,7 +368,8 @@ fn a_database_of_the_first_format_is_migrated_with_its_records_and_its_chain_goe
     assert_eq!(take(&mut one, "r"), Taken::Owned { epoch: 2 });
     assert_eq!(commit(&mut one, &[write("r", 2, 4..6)]), []);
     let last = "SELECT number FROM audit WHERE chain = 1 ORDER BY number DESC LIMIT 1";
-    assert_eq!(database.number(last), 7);
+    // The fifth one notes the removal.
+    assert_eq!(database.number(last), 8);
     let reader = StoreReader::open(StoreAddress::Postgres(database.address.clone())).unwrap();
     let mut checked = reader.verify(&[&hex(&head.hash)]).unwrap();
     // The fictitious records lead to no list.
@@ -447,7 +448,56 @@ fn ended_runs_and_blobs_without_references_are_removed() {
     let remaining = "SELECT CAST(sum(n) AS BIGINT) FROM (SELECT count(*) AS n FROM rooms
         UNION ALL SELECT count(*) FROM events UNION ALL SELECT count(*) FROM blobs) AS counts";
     assert_eq!(database.number(remaining), 2 + 3 + 2);
-    assert_eq!(database.number("SELECT count(*) FROM audit"), 5);
+    assert_eq!(database.number("SELECT count(*) FROM audit"), 5 + 1, "the removal has a line");
+}
+
+#[test]
+fn a_run_is_removed_only_if_an_audit_chain_says_so() {
+    let Some(database) = TestDatabase::new() else { return };
+    let mut one = engine(&database, "one");
+    let over = |room: &str, epoch: u64, seqs: std::ops::Range<u64>| Write {
+        outcome: Some(Arc::new(Outcome::new(Status::Done, ""))),
+        ..write(room, epoch, seqs)
+    };
+    assert_eq!(commit(&mut one, &[over("gone", 1, 0..2), write("stays", 1, 0..2)]), []);
+    // Lines of one run in two chains, and a run that begins again under its name.
+    database.link().run("UPDATE hosts SET until = now() WHERE host = 'one'", &[]).unwrap();
+    let mut two = engine(&database, "two");
+    assert_eq!(take(&mut two, "gone"), Taken::Owned { epoch: 2 });
+    assert_eq!(commit(&mut one, &[write("stays", 1, 2..3)]), []);
+    let all = Retention { runs: Some(0), ..Retention::default() };
+    let none = HashSet::new();
+    let dry = Retention { dry: true, ..all };
+    assert_eq!(two.collect(&dry, &none, &none_stored()).unwrap().runs, [RoomId::from("gone")]);
+    assert_eq!(database.number("SELECT count(*) FROM audit"), 6, "a dry run notes nothing");
+    for _ in 0..2 {
+        assert_eq!(two.collect(&all, &none, &none_stored()).unwrap().runs, [RoomId::from("gone")]);
+        assert_eq!(commit(&mut two, &[over("gone", 1, 0..2)]), []);
+    }
+    let reader = StoreReader::open(StoreAddress::Postgres(database.address.clone())).unwrap();
+    let problems = || {
+        let mut problems = reader.verify(&[]).unwrap().problems;
+        // The fictitious records lead to no list.
+        problems.retain(|problem| !problem.ends_with("is not what its records lead to"));
+        problems
+    };
+    assert_eq!(problems(), Vec::<String>::new());
+    // Whoever takes records out does not hide that by a row, with or without the line of another
+    // removal.
+    database.link().batch("DELETE FROM events WHERE room = 'stays' AND seq > 0").unwrap();
+    let expected = problems();
+    assert!(expected.iter().any(|problem| problem.contains("was taken out")), "{expected:?}");
+    for line in ["NULL, NULL", "line_chain, line_number"] {
+        let forged = format!(
+            "DELETE FROM removed WHERE run = 'stays'; INSERT INTO removed (run, at, chain, last, line_chain, line_number)
+             SELECT 'stays', 1, chains.chain, 1000, {line} FROM chains, (SELECT * FROM removed LIMIT 1) AS other"
+        );
+        database.link().batch(&forged).unwrap();
+        let found = problems();
+        assert!(expected.iter().all(|problem| found.contains(problem)), "{found:?}");
+        let unnoted = "run stays is noted as removed, and no line of an audit chain says so";
+        assert!(found.iter().any(|problem| problem == unnoted), "{found:?}");
+    }
 }
 
 fn none_stored() -> HashSet<String> {

@@ -286,6 +286,36 @@ fn an_attachment_is_spared_while_its_host_may_refer_to_it() {
     assert_eq!(collect(&mut two).blobs, 1);
 }
 
+/// A host may live for months, and what it stored for a call that failed has no record.
+#[test]
+fn an_attachment_without_a_record_is_spared_for_a_day() {
+    let Some(database) = TestDatabase::new() else { return };
+    let (mut one, mut two) = (engine(&database, "one"), engine(&database, "two"));
+    let blob = part(b"of a call that failed".to_vec());
+    let mut store = || {
+        let both = [blob.clone(), blob.clone()];
+        one.commit(&CommitGroup { blobs: &both, ..CommitGroup::default() }).unwrap();
+    };
+    let age = |since: &str| {
+        database
+            .link()
+            .batch(&format!(
+                "UPDATE blobs SET stored = now() - INTERVAL '2 days';
+                 UPDATE held_blobs SET since = now() - INTERVAL '{since}'"
+            ))
+            .unwrap();
+    };
+    store();
+    age("23 hours");
+    assert_eq!(collect(&mut two).blobs, 0);
+    age("25 hours");
+    store();
+    assert_eq!(collect(&mut two).blobs, 0, "it was stored again");
+    age("25 hours");
+    assert_eq!(collect(&mut two).blobs, 1);
+    assert_eq!(database.number("SELECT count(*) FROM held_blobs"), 0);
+}
+
 /// A plugin may write a file again and again. Earlier contents must not stay until its host ends.
 #[test]
 fn a_content_of_an_overlay_is_spared_as_long_as_a_change_names_it() {
