@@ -63,16 +63,13 @@ fn of_text(text: &str, facts: &Value, finder: &Finder) -> Verdict {
         });
         kinds.next()
     };
-    let beside = in_facts(&RETAINED);
-    let dropped = in_facts(&DROPPED);
-    match (of_text, beside.or_else(|| dropped.clone())) {
-        (None, None) => allow(),
-        (Some(kind), _) if finder.blocks_texts() => block(reason(&kind)),
-        (_, Some(kind)) if finder.blocks_texts() => block(reason(&kind)),
-        (Some(_), None) => modify(changed),
-        // A text that changes loses what the host drops.
-        (Some(_), Some(_)) if in_facts(&RETAINED).is_none() => modify(changed),
-        (_, Some(kind)) => block(reason(&kind)),
+    match (of_text, in_facts(&RETAINED), in_facts(&DROPPED)) {
+        (None, None, None) => allow(),
+        // A text that changes loses what the host drops with it.
+        (Some(_), None, _) if !finder.blocks_texts() => modify(changed),
+        (of_text, retained, dropped) => {
+            block(reason(&of_text.or(retained).or(dropped).unwrap_or_default()))
+        }
     }
 }
 
