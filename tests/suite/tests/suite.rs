@@ -74,6 +74,7 @@ mod streams;
 mod tasks_cli;
 #[cfg(unix)]
 mod terminal;
+mod tool_gates;
 mod trajectory_cli;
 mod wasi;
 mod web;

@@ -18,6 +18,7 @@ use super::state::gated::{GatedAct, GatedMessage, PassageKind};
 use super::tools::{call_facts, changed_answer, changed_arguments, result_facts};
 use super::{
     BackgroundWork, GateChecks, Invariant, PluginCalls, Purpose, Room, RoomContext, TimerPurpose,
+    ToolRounds,
 };
 use crate::protocol::effect::Effect;
 use crate::protocol::notice::Notice;
@@ -265,7 +266,8 @@ impl Room {
         // Read first, because `checked` compares a changed text with it.
         let original = self.gating.waiting.get(&number).map(|waiting| waiting.act.text());
         let verdict = answer.and_then(|advice| checked(advice, original.unwrap_or_default()));
-        let verdict = verdict.and_then(|verdict| self.fitting(number, verdict));
+        let verdict =
+            verdict.and_then(|verdict| self.tool_rounds().fitting_verdict(number, verdict));
         self.end_call(call, verdict.is_ok(), report);
         drop_timers(&mut self.cx, |purpose| *purpose == TimerPurpose::Gate { call });
         match verdict {
@@ -308,20 +310,6 @@ impl Room {
         self.gate_failed(call, &plugin, number, Fault::new(FaultKind::Wall, message));
     }
 
-    /// Returns the verdict, unless its change does not fit the tool whose call or result it is.
-    fn fitting(&self, number: u64, verdict: GateVerdict) -> Result<GateVerdict, Fault> {
-        let act = self.gating.waiting.get(&number).map(|waiting| &waiting.act);
-        let (Some(act), GateVerdict::Modify { text }) = (act, &verdict) else { return Ok(verdict) };
-        let problem = match act {
-            GatedAct::ToolCall { call } => {
-                changed_arguments(&self.frames, &self.histories, &self.cx, call, text).err()
-            }
-            GatedAct::ToolResult { result } => changed_answer(&result.answered.answer, text).err(),
-            _ => None,
-        };
-        problem.map_or(Ok(verdict), |message| Err(Fault::new(FaultKind::BadAnswer, message)))
-    }
-
     fn gate_failed(&mut self, call: CallId, plugin: &PluginName, number: u64, fault: Fault) {
         let reason = format!("gate {plugin} failed: {}", cut_bytes(&fault.message, REASON_MAX));
         self.cx.notify(Notice::PluginFaulted { call, plugin: plugin.clone(), fault });
@@ -355,7 +343,7 @@ impl Room {
             GatedAct::Delivery { gated } => self.result_delivery().delivery_passed(*gated),
             GatedAct::Passage { passage } => self.passage_passed(*passage),
             GatedAct::ToolCall { call } => self.tool_rounds().call_passed(&call),
-            GatedAct::ToolResult { result } => self.result_passed_gates(*result),
+            GatedAct::ToolResult { result } => self.tool_rounds().result_passed(*result),
         }
         self.continue_lane(lane);
     }
@@ -380,10 +368,28 @@ impl Room {
         match act {
             GatedAct::Passage { passage } => self.passage_blocked(&passage, public_reason),
             GatedAct::ToolCall { call } => self.tool_rounds().call_blocked(&call, public_reason),
-            GatedAct::ToolResult { result } => self.result_blocked(*result, public_reason),
+            GatedAct::ToolResult { result } => {
+                self.tool_rounds().result_blocked(*result, public_reason)
+            }
             act => self.background_work().block(act, public_reason),
         }
         self.continue_lane(lane);
+    }
+}
+
+impl ToolRounds<'_> {
+    /// Returns the verdict, unless its change does not fit the tool whose call or result it is.
+    fn fitting_verdict(&self, number: u64, verdict: GateVerdict) -> Result<GateVerdict, Fault> {
+        let act = self.gating.waiting.get(&number).map(|waiting| &waiting.act);
+        let (Some(act), GateVerdict::Modify { text }) = (act, &verdict) else { return Ok(verdict) };
+        let problem = match act {
+            GatedAct::ToolCall { call } => {
+                changed_arguments(self.frames, self.histories, self.cx, call, text).err()
+            }
+            GatedAct::ToolResult { result } => changed_answer(&result.answered.answer, text).err(),
+            _ => None,
+        };
+        problem.map_or(Ok(verdict), |message| Err(Fault::new(FaultKind::BadAnswer, message)))
     }
 }
 

@@ -523,17 +523,17 @@ fn a_gate_that_was_not_answered_is_asked_again_and_its_tool_is_not() {
     let mut recorded = opened(gates, json!({}));
     let effects = call(&mut recorded, "mail.send", json!({ "to": "ann" }));
     let (first, ..) = query(&effects);
-    let again = |recorded: &Recorded| -> Vec<Effect> {
+    let restarted = |recorded: &Recorded| -> Vec<Effect> {
         let unfinished = Unfinished::fold(recorded.records.clone());
         let resumption = unfinished.resumption(START, unfinished.room.setup());
         resumption.restarts.into_iter().map(|restart| restart.effect).collect()
     };
-    assert_eq!(query(&again(&recorded)).0, first);
+    assert_eq!(query(&restarted(&recorded)).0, first);
     let effects = answer(&mut recorded, first, allow());
     let (tool, ..) = tool_of(&effects).expect("it starts");
     let effects = answered(&mut recorded, tool, Ok(says("sent", Value::Null)));
     let (second, ..) = query(&effects);
-    assert_eq!(query(&again(&recorded)).0, second, "the tool is not called again");
+    assert_eq!(query(&restarted(&recorded)).0, second, "the tool is not called again");
     answer(&mut recorded, second, allow());
     assert_eq!(agent_reads(&recorded), "sent");
 }

@@ -201,23 +201,23 @@ async fn a_gate_stands_between_a_tool_and_whoever_calls_it_alone() {
         let prepared = prepared([desk(), app(), guard()], &config).await;
         let arguments = json!({ "text": text });
         let run = prepared.call_tool(tool, arguments, recorder.options()).await;
-        let told = serde_json::to_string(&recorder.notices()).unwrap();
-        (run.unwrap_or_else(|error| panic!("{error}")).answer, told)
+        let notices = serde_json::to_string(&recorder.notices()).unwrap();
+        (run.unwrap_or_else(|error| panic!("{error}")).answer, notices)
     };
     for on in ["tool-call", "tool-result"] {
         let (answer, _) = called(on, "app.echo", "it is 1234").await;
         assert_eq!(answer.unwrap().value, Some(json!({ "text": "it is …" })), "{on}");
     }
-    let (answer, told) = called("tool-result", "app.echo", "a secret").await;
+    let (answer, notices) = called("tool-result", "app.echo", "a secret").await;
     let Err(ToolError::Other { message }) = answer else { panic!("{answer:?}") };
     let expected =
         "app.echo was run, and its result is withheld: gate guard blocked it: no secrets";
     assert_eq!(message, expected);
-    assert_eq!(told.matches("a secret").count(), 1, "in the call alone: {told}");
-    let (answer, told) = called("tool-call", "app.hang", "a secret").await;
+    assert_eq!(notices.matches("a secret").count(), 1, "in the call alone: {notices}");
+    let (answer, notices) = called("tool-call", "app.hang", "a secret").await;
     let Err(ToolError::Other { message }) = answer else { panic!("{answer:?}") };
     assert_eq!(message, "app.hang was not run: gate guard blocked it: no secrets");
-    assert!(!told.contains("tool-called"), "{told}");
+    assert!(!notices.contains("tool-called"), "{notices}");
     let (answer, _) = called("tool-result", "app.fail", "it is 1234").await;
     assert!(answer.is_err(), "it failed, and no gate mends it: {answer:?}");
     let (answer, _) = called("tool-result", "app.lead_on", "").await;

@@ -541,15 +541,14 @@ impl Room {
     pub(in crate::room) fn job_answered(
         &mut self,
         call: CallId,
-        answer: &Result<ToolOutcome, ToolError>,
-        report: &CallReport,
+        answer: Result<ToolOutcome, ToolError>,
+        report: CallReport,
     ) {
         let Some(Purpose::Job { task, plugin, about }) = self.cx.calls.get(&call).cloned() else {
             return;
         };
-        self.end_call(call, answer.is_ok(), report);
+        self.end_call(call, answer.is_ok(), &report);
         drop_limit(&mut self.cx, call);
-        let (answer, report) = (answer.clone(), report.clone());
         let mut answered = AnsweredCall { call, plugin, answer, report };
         match about {
             JobCall::Kill { command_id } => {
@@ -563,12 +562,14 @@ impl Room {
                 let at = (frame, command_id);
                 let checked = self.tool_rounds().check_poll(&task, at, POLL, answered);
                 if let Some(answered) = checked {
-                    self.poll_ended((&task, at), answered, None);
+                    self.tool_rounds().poll_ended((&task, at), answered, None);
                 }
             }
         }
     }
+}
 
+impl ToolRounds<'_> {
     /// Takes the output of a background command. `withheld` is the reason why a gate withholds it.
     pub(in crate::room) fn poll_ended(
         &mut self,
@@ -585,11 +586,11 @@ impl Room {
             .as_ref()
             .map_or(true, |outcome| !poll_output(outcome).is_empty() || exit_of(outcome).is_some());
         if is_news {
-            report_job(&mut self.cx, task, POLL, command_id, &answered);
+            report_job(self.cx, task, POLL, command_id, &answered);
         }
         match &answered.answer {
-            Ok(outcome) => self.tool_rounds().polled(frame, command_id, outcome),
-            Err(error) => self.tool_rounds().poll_failed(frame, command_id, &error.to_text(POLL)),
+            Ok(outcome) => self.polled(frame, command_id, outcome),
+            Err(error) => self.poll_failed(frame, command_id, &error.to_text(POLL)),
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::room::state::delegation::Waiter;
 use crate::room::state::gated::{AnsweredCall, GatedAct, GatedCall, GatedResult, ResultReader};
 use crate::room::state::rounds::{Slot, SlotState, ToolRound};
 use crate::room::tools::failed;
-use crate::room::{Frames, Histories, Room, RoomContext, ToolRounds};
+use crate::room::{Frames, Histories, RoomContext, ToolRounds};
 use crate::setup::GatePoint;
 use crate::tool_calls::arguments;
 use crate::types::action::Action;
@@ -379,9 +379,9 @@ impl ToolRounds<'_> {
     }
 }
 
-impl Room {
+impl ToolRounds<'_> {
     /// Hands a result that the gates let pass to its reader.
-    pub(in crate::room) fn result_passed_gates(&mut self, result: GatedResult) {
+    pub(in crate::room) fn result_passed(&mut self, result: GatedResult) {
         let GatedResult { reader, mut answered, text, is_changed, .. } = result;
         if is_changed {
             match changed_answer(&answered.answer, &text) {
@@ -405,7 +405,7 @@ impl Room {
         withheld: Option<String>,
     ) {
         match reader {
-            ResultReader::Slot { waiter } if waits(&self.frames, &waiter) => {
+            ResultReader::Slot { waiter } if waits(self.frames, &waiter) => {
                 self.tool_ended((waiter.frame, waiter.slot), answered, withheld.as_deref());
             }
             // The activation went on without it.

@@ -40,7 +40,7 @@ impl Room {
     ) {
         // Background commands have no slot to answer.
         if let Some(Purpose::Job { .. }) = self.cx.calls.get(&call) {
-            self.job_answered(call, &answer, &report);
+            self.job_answered(call, answer, report);
             return;
         }
         let Some(Purpose::Tool { frame: id, slot: index, plugin }) =
@@ -55,10 +55,12 @@ impl Room {
         }
         let answered = AnsweredCall { call, plugin, answer, report };
         if let Some(answered) = self.tool_rounds().check_answer((id, index), answered) {
-            self.tool_ended((id, index), answered, None);
+            self.tool_rounds().tool_ended((id, index), answered, None);
         }
     }
+}
 
+impl ToolRounds<'_> {
     /// Answers the slot of a call that is over. `withheld` is the reason why a gate withholds the
     /// result.
     pub(super) fn tool_ended(
@@ -68,9 +70,9 @@ impl Room {
         withheld: Option<&str>,
     ) {
         let AnsweredCall { call, plugin, mut answer, report } = answered;
-        let Some(slot) = self.frames.slot_mut(&mut self.cx, id, index).cloned() else { return };
+        let Some(slot) = self.frames.slot_mut(self.cx, id, index).cloned() else { return };
         if let Some(reason) = withheld {
-            self.tool_rounds().kill_unread_job(id, &slot, &plugin, &answer);
+            self.kill_unread_job(id, &slot, &plugin, &answer);
             let message =
                 format!("{} was run, and its result is withheld: {reason}", slot.now.name);
             answer = Err(ToolError::Other { message });
@@ -79,19 +81,18 @@ impl Room {
             // An observation inherits the taint of its call, its message and its server.
             let untrusted = slot.now.untrusted
                 || self.frames.round(id).is_some_and(ToolRound::is_untrusted)
-                || self.histories.is_from_a_server(&self.cx, &self.frames, id, &slot.now.name);
-            let (outcome, observation) =
-                self.tool_rounds().executed(id, &slot, &plugin, untrusted, &answer);
+                || self.histories.is_from_a_server(self.cx, self.frames, id, &slot.now.name);
+            let (outcome, observation) = self.executed(id, &slot, &plugin, untrusted, &answer);
             (outcome, Some(observation), Vec::new())
         } else {
             if let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) {
-                self.histories.note_command(&self.cx, &task, &slot.now, &answer);
+                self.histories.note_command(self.cx, &task, &slot.now, &answer);
             }
             let (outcome, then) = match &answer {
                 // The host's own words are no failure of the tool.
                 Err(ToolError::Other { message }) if withheld.is_some() => {
                     let message = message.clone();
-                    (self.frames.error_outcome(&mut self.cx, id, message), Vec::new())
+                    (self.frames.error_outcome(self.cx, id, message), Vec::new())
                 }
                 answer => self.dialogue().outcome_of(id, &slot, answer),
             };
@@ -121,9 +122,9 @@ impl Room {
         });
         if then.is_empty() {
             let answer = SlotAnswer { outcome, observation };
-            self.frames.answer_slot(&mut self.cx, id, index, answer);
+            self.frames.answer_slot(self.cx, id, index, answer);
         } else {
-            self.tool_rounds().follow_calls(id, index, (outcome, then), (&plugin, call));
+            self.follow_calls(id, index, (outcome, then), (&plugin, call));
         }
         self.dialogue().resume_round(id);
     }
