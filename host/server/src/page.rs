@@ -236,7 +236,8 @@ fn document(
 fn navigation(here: Option<Place>, session: &Session) -> Markup {
     let may = |place: &Place| session.may_somewhere(place.action());
     let config = |place: &Place| {
-        session.config().or(session.configs().next().filter(|_| place.is_of_one_config()))
+        let first = || session.first_config_where(place.action());
+        session.config().or_else(|| first().filter(|_| place.is_of_one_config()))
     };
     html! {
         nav aria-label="Pages" {

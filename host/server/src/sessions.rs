@@ -89,11 +89,16 @@ impl Session {
     /// Whether the person may do something at the config of the request; if it is about several, at
     /// one of them.
     pub(crate) fn may_somewhere(&self, action: Action) -> bool {
-        let may_as = |role| may(&self.identity.principal, role, action, None).is_ok();
         match self.config {
-            None if !self.configs.is_empty() => self.configs.iter().any(|(_, role)| may_as(*role)),
-            _ => may_as(self.identity.role),
+            None if !self.configs.is_empty() => self.first_config_where(action).is_some(),
+            _ => self.may(action, None).is_ok(),
         }
+    }
+
+    /// The name of the first config at which the person may do something, if there are several.
+    pub(crate) fn first_config_where(&self, action: Action) -> Option<&str> {
+        let may_as = |role| may(&self.identity.principal, role, action, None).is_ok();
+        self.configs.iter().find(|(_, role)| may_as(*role)).map(|(name, _)| &**name)
     }
 
     /// The name of the person; `None` if the token names nobody.

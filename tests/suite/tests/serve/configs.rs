@@ -302,6 +302,8 @@ fn the_roles_of_a_person_are_those_at_each_config() {
     let leads_to_rights = |page: &str| served.get(page).text.contains("href=\"/rights");
     assert!(leads_to_rights("/runs") && leads_to_rights("/runs?config=bee"));
     assert!(!leads_to_rights("/runs?config=a"), "a user does not read rights");
+    let page = served.get("/runs").text;
+    assert!(page.contains("href=\"/rights?config=bee\""), "where the person reads them: {page}");
 }
 
 #[test]
