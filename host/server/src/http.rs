@@ -15,6 +15,7 @@ use axum::{Extension, Json, Router};
 use conclave_core::policy::roles::{Action, RoleRefusal};
 use conclave_core::types::ids::{Millis, Principal};
 use conclave_core::types::request::{Inbound, Refusal, RefusalCode};
+use conclave_runtime::Accepted;
 use conclave_runtime::clock::{Clock as _, SystemClock};
 use conclave_runtime::store::StoreCheck;
 use futures_util::stream::once;
@@ -31,6 +32,7 @@ use crate::cached::Cached;
 use crate::connections;
 use crate::conversation::Conversation;
 use crate::conversations::Conversations;
+use crate::daily_spending::SpentBefore;
 use crate::events::events;
 use crate::folds::RunFolds;
 use crate::followers::Followers;
@@ -90,6 +92,7 @@ struct ServerState {
     folds: RunFolds,
     readiness: Readiness,
     open_questions: OpenQuestions,
+    spent_before: SpentBefore,
     permits: ServerPermits,
     /// The event streams of this config; it is no further limit.
     streams: Arc<Semaphore>,
@@ -142,6 +145,7 @@ impl Server {
             folds,
             readiness,
             open_questions: OpenQuestions::default(),
+            spent_before: SpentBefore::default(),
             permits,
             streams,
             uses: Cached::default(),
@@ -200,6 +204,10 @@ impl Server {
         &self.0.open_questions
     }
 
+    pub(crate) fn spent_before(&self) -> &SpentBefore {
+        &self.0.spent_before
+    }
+
     pub(crate) fn folds(&self) -> &RunFolds {
         &self.0.folds
     }
@@ -248,6 +256,25 @@ impl Server {
     /// The number of event streams of this config.
     pub(crate) fn open_streams(&self) -> usize {
         STREAMS - self.0.streams.available_permits()
+    }
+
+    /// Sends a message of somebody to a conversation. The room refuses it, and records that, if the
+    /// budget of the conversation's owner is used up.
+    pub(crate) async fn inbound(
+        &self,
+        conversation: &Conversation,
+        by: &Principal,
+        message: Inbound,
+    ) -> Result<Accepted, Failure> {
+        let handle = conversation.handle().ok_or_else(Failure::over)?;
+        let refusal = self.budget_refusal(conversation.owner()).await?;
+        let over_budget = refusal.as_ref().map(ToString::to_string);
+        match (handle.inbound(Inbound { over_budget, ..message }).await, refusal) {
+            (Err(Refusal { error: RefusalCode::BudgetUsedUp, .. }), Some(refusal)) => {
+                Err(self.refuse_over_budget(by, Some(conversation.room()), &refusal))
+            }
+            (accepted, _) => Ok(accepted?),
+        }
     }
 
     /// Returns the conversation of a path, if this person may do that to it.
@@ -356,7 +383,7 @@ impl Failure {
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
         let status = match refusal.error {
-            RefusalCode::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+            RefusalCode::RateLimited | RefusalCode::BudgetUsedUp => StatusCode::TOO_MANY_REQUESTS,
             RefusalCode::KeyReused => StatusCode::CONFLICT,
             RefusalCode::Busy | RefusalCode::LimitReached => StatusCode::SERVICE_UNAVAILABLE,
             RefusalCode::RoomClosed => StatusCode::GONE,
@@ -507,8 +534,7 @@ async fn message(
     let channel = server.0.conversations.channel().cloned().ok_or_else(Failure::missing)?;
     let sender = session.name().unwrap_or_default().to_owned();
     let inbound = Inbound { sender, key: Some(key), ..Inbound::new(channel, text) };
-    let handle = conversation.handle().ok_or_else(Failure::over)?;
-    let accepted = handle.inbound(inbound).await?;
+    let accepted = server.inbound(&conversation, &session.identity.principal, inbound).await?;
     Ok(Json(json!({ "index": accepted.index, "duplicate": accepted.duplicate })))
 }
 

@@ -4,16 +4,22 @@
 mod acting;
 mod api;
 mod attacks;
+#[cfg(unix)]
+mod budgets;
 mod channels;
 pub(crate) mod client;
 mod configs;
 mod hooks;
+#[cfg(unix)]
+mod logs;
 mod pages;
 pub(crate) mod people;
 mod provider;
 #[cfg(unix)]
 mod reload;
 mod restarts;
+#[cfg(unix)]
+mod retention;
 #[cfg(unix)]
 mod service;
 

@@ -11,7 +11,7 @@ use super::client::Served;
 use crate::cli::{conclave, text};
 
 /// Returns a person's token, and the lines of a config with its hash.
-fn person(name: &str, role: &str) -> (String, String) {
+pub(super) fn person(name: &str, role: &str) -> (String, String) {
     let words = ["server", "token", "add", name, "--role", role, "--for-config"];
     let made = conclave(&Rig::new(), &words);
     let lines = text(&made.stdout);
@@ -25,12 +25,12 @@ fn config(description: &str, people: &str) -> String {
     format!("{}{WEB}{people}\n", stepping("agent_echo", "", &task))
 }
 
-fn log(rig: &Rig) -> String {
+pub(super) fn log(rig: &Rig) -> String {
     std::fs::read_to_string(rig.folder().join("serve.log")).unwrap_or_default()
 }
 
 /// Asks the server to read its configs again, and waits until its log has these words once more.
-fn reload(rig: &Rig, served: &Served, words: &str) {
+pub(super) fn reload(rig: &Rig, served: &Served, words: &str) {
     let before = log(rig).matches(words).count();
     let process = Pid::from_raw(i32::try_from(served.process()).expect("it fits"));
     kill_process(process.expect("a process"), Signal::HUP).expect("it is there");

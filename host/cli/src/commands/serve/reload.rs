@@ -6,12 +6,12 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use conclave_core::config::Config;
+use conclave_core::config::{Config, ServerConfig};
 use conclave_core::permissions::policy_rules::{Policy, Rule};
 use conclave_core::setup::Setup;
 use conclave_core::types::ids::ChannelId;
 use conclave_runtime::{Host, Prepared};
-use conclave_server::{Gateway, People};
+use conclave_server::{Gateway, NextConfig, People};
 use serde_json::json;
 
 use super::configs::{ServedConfig, web_channels};
@@ -19,6 +19,7 @@ use super::service::ServiceManager;
 use crate::args::OutputArgs;
 use crate::program::error::CliError;
 use crate::state::setup::{self, Models};
+use crate::ui::log::LogFields;
 use crate::ui::screen::Screen;
 use crate::ui::show::{BAD, FAINT, paint, show_path};
 use crate::ui::stdout;
@@ -130,8 +131,11 @@ impl RunningConfig {
         add(*limits != next.limits, "limits");
         add(*trust != next.trust, "trust");
         add(*prices != next.prices, "prices");
-        add(server.proxy != next.server.proxy, "server.proxy");
-        add(server.oidc != next.server.oidc, "server.oidc");
+        let ServerConfig { users, proxy, oidc, keep, daily_budget } = server;
+        add(*proxy != next.server.proxy, "server.proxy");
+        add(*oidc != next.server.oidc, "server.oidc");
+        add(*keep != next.server.keep, "server.keep");
+        add(*daily_budget != next.server.daily_budget, "server.daily_budget");
         all.extend(others("models", models, &next.models));
         all.extend(others("secrets", secrets, &next.secrets));
         all.extend(others("plugins", plugins, &next.plugins));
@@ -142,7 +146,7 @@ impl RunningConfig {
         of_channels.sort();
         of_channels.dedup();
         all.extend(of_channels);
-        all.extend(others("server.users", &server.users, &next.server.users));
+        all.extend(others("server.users", users, &next.server.users));
         // A component can be another one although its line in the config is the same.
         let components = self.setup.changed_components(setup).into_iter();
         all.extend(
@@ -213,9 +217,10 @@ impl ConfigReloader {
         let (mut next, mut changes) = (Vec::new(), Vec::new());
         for (running, read) in self.configs.iter_mut().zip(all) {
             running.setup = Arc::clone(read.prepared.setup());
-            next.push((read.prepared, read.people));
-            running.config = read.config;
-            changes.push((running.name.clone(), read.changes));
+            let ReadConfig { config, prepared, people, changes: of_config } = read;
+            next.push(NextConfig { prepared, server: config.server.clone(), people });
+            running.config = config;
+            changes.push((running.name.clone(), of_config));
         }
         let gateway = gateway.clone();
         // It reads the file of tokens.
@@ -226,11 +231,14 @@ impl ConfigReloader {
 
     fn report(&self, changes: &[(String, Vec<String>)]) {
         for (name, changes) in changes {
+            let fields =
+                LogFields { config: Some(name.clone()), ..LogFields::of("config-reloaded") };
             let changes = match changes.as_slice() {
                 [] => "nothing is different".to_owned(),
                 changes => changes.join(", "),
             };
-            self.screen.line(paint(FAINT, format_args!("{name} was read again: {changes}")));
+            let what = format_args!("{name} was read again: {changes}");
+            self.screen.log_line(&fields, paint(FAINT, what));
         }
         let value =
             |(name, changes): &(String, Vec<String>)| json!({ "config": name, "changed": changes });
@@ -240,7 +248,8 @@ impl ConfigReloader {
 
     fn report_refusal(&self, error: &CliError) {
         let what = format!("the configs were not read again, and those before stay: {error}");
-        self.screen.notice(format_args!("{} {what}", paint(BAD, "error:")));
+        let fields = LogFields::of("reload-refused");
+        self.screen.log_notice(&fields, format_args!("{} {what}", paint(BAD, "error:")));
         self.queue(json!({ "type": "reload-refused", "error": error.to_string() }));
     }
 

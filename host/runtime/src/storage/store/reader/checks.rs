@@ -252,7 +252,7 @@ impl RemovedRuns<'_> {
 }
 
 /// Returns the runs that are noted as removed, oldest first.
-fn removed_runs(tables: &dyn Sql) -> SqlResult<Vec<RemovedRun>> {
+pub(super) fn removed_runs(tables: &dyn Sql) -> SqlResult<Vec<RemovedRun>> {
     let all = "SELECT run, max(at) FROM removed GROUP BY run ORDER BY 2, 1";
     tables.rows(all, &[], |row| {
         Ok(RemovedRun { run: RoomId::from(row.get::<String>(0)?), at: Millis(row.get(1)?) })
