@@ -14,10 +14,10 @@ use super::people::{begin, token};
 use super::reload::{log, reload};
 use crate::cli::{conclave, text};
 
-/// A config whose agent asks a model, 40 tokens each time, with these lines.
+/// A config whose agent asks a model, 600 tokens each time, with these lines.
 fn asking(lines: &str) -> Rig {
     let replies = json!({
-        "replies": vec!["noted"; 20], "usage": { "input_tokens": 30, "output_tokens": 10 },
+        "replies": vec!["noted"; 20], "usage": { "input_tokens": 500, "output_tokens": 100 },
     });
     Rig::new().with_file("replies.json", replies.to_string()).with_file("c.toml", config(lines))
 }
@@ -49,20 +49,20 @@ fn spend(client: &Client<'_>, key: &str) -> String {
 
 #[test]
 fn a_person_who_has_spent_the_budget_of_the_day_starts_no_run_and_others_do() {
-    let lines = "[server.daily_budget]\ntokens = 80\n[server.daily_budget.people.lea]\n";
+    let lines = "[server.daily_budget]\ntokens = 1_000\n[server.daily_budget.people.lea]\n";
     let rig = asking(lines);
     let [ada, bob, lea] = ["ada", "bob", "lea"].map(|name| token(&rig, name, "user"));
     let served = Served::start(&rig, &[]);
     let of = |token| Client { served: &served, token };
     spend(&of(&ada), "a");
     let today = of(&ada).get("/budgets")["today"].clone();
-    assert_eq!((&today["person"], &today["uses"][0]["used"]), (&json!("ada"), &json!(40)));
+    assert_eq!((&today["person"], &today["uses"][0]["used"]), (&json!("ada"), &json!(600)));
     let last = spend(&of(&ada), "b");
     let (status, refusal) = start(&of(&ada), "c");
     assert_eq!((status, &refusal["code"]), (429, &json!("budget_used_up")), "{refusal}");
     assert_eq!(
         [&refusal["person"], &refusal["budget"], &refusal["used"], &refusal["limit"]],
-        [&json!("ada"), &json!("tokens"), &json!(80), &json!(80)]
+        [&json!("ada"), &json!("tokens"), &json!(1_200), &json!(1_000)]
     );
     assert_eq!(refusal["free_at"].as_u64().map(|at| at % 86_400_000), Some(0), "midnight");
     assert!(log(&rig).contains("a new run of ada was refused: the budget of ada"), "{}", log(&rig));
@@ -93,26 +93,26 @@ fn a_person_who_has_spent_the_budget_of_the_day_starts_no_run_and_others_do() {
         page.text
     );
     // Another budget counts with the next reading.
-    let rig = rig.with_file("c.toml", config("[server.daily_budget]\ntokens = 1_000\n"));
+    let rig = rig.with_file("c.toml", config("[server.daily_budget]\ntokens = 9_000\n"));
     reload(&rig, &served, "c was read again: server.daily_budget");
     spend(&ada, "e");
 }
 
 #[test]
 fn a_run_spends_no_more_than_the_rest_of_the_day() {
-    let rig = asking("[server.daily_budget]\ntokens = 60\n");
+    let rig = asking("[server.daily_budget]\ntokens = 640\n");
     let ada = token(&rig, "ada", "user");
     let served = Served::start(&rig, &[]);
     let client = Client { served: &served, token: &ada };
     spend(&client, "a");
     let capped = spend(&client, "b");
-    assert_eq!(client.get(&format!("/runs/{capped}/budget"))["limits"]["tokens"], 20);
-    assert_eq!(client.get(&format!("/runs/{capped}"))["state"], "MAX_TOKENS");
+    assert_eq!(client.get(&format!("/runs/{capped}/budget"))["limits"]["tokens"], 40);
+    assert_eq!(client.get(&format!("/runs/{capped}"))["state"], "max-tokens");
 }
 
 #[test]
 fn a_refused_message_is_in_the_journal_with_its_sender_and_one_sent_twice_is_none() {
-    let rig = asking("[server.daily_budget]\ntokens = 80\n");
+    let rig = asking("[server.daily_budget]\ntokens = 1_200\n");
     let ada = token(&rig, "ada", "user");
     let mut served = Served::start(&rig, &[]);
     let cookie = served.log_in(&ada);
@@ -145,7 +145,9 @@ fn a_refused_message_is_in_the_journal_with_its_sender_and_one_sent_twice_is_non
         value.contains("over_budget").then_some(value)
     });
     let inbound: Vec<String> = inbound.collect();
-    assert!(matches!(&inbound[..], [only] if only.contains("ada") && only.contains("once more")));
+    let [refused, repeated] = &inbound[..] else { panic!("{inbound:?}") };
+    assert!(refused.contains("ada") && refused.contains("once more"), "{refused}");
+    assert!(repeated.contains("hello b"), "{repeated}");
     let shown = conclave(&rig, &["show", &room]);
     assert!(text(&shown.stdout).contains("budget of ada"), "{}", text(&shown.stdout));
     // What a run had spent at a moment follows from its records.
@@ -155,7 +157,7 @@ fn a_refused_message_is_in_the_journal_with_its_sender_and_one_sent_twice_is_non
         .map(|record| record.at)
         .collect();
     let spent = |at: Millis| reader.spent_before(&id, at).expect("they are read").tokens;
-    assert_eq!((spent(asked[0]), spent(Millis(asked[1].0 + 1))), (0, 80));
+    assert_eq!((spent(asked[0]), spent(Millis(asked[1].0 + 1))), (0, 1_200));
 }
 
 #[test]

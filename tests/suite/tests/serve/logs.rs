@@ -35,7 +35,7 @@ fn each_line_is_an_object_that_names_run_principal_and_request() {
     assert_eq!(refused.status, 403);
     let approver = Client { served: &served, token: &petra };
     assert_eq!(approver.settle((&run, &call), &json!({ "decision": "approve" })).status, 200);
-    client.until_state(&run, "DONE");
+    client.until_state(&run, "done");
     let of_run = |event: &str| {
         let all = lines(&rig);
         all.into_iter().find(|line| line["event"] == event && line["run"] == run.as_str())

@@ -35,7 +35,7 @@ fn ended_runs_go_while_the_server_runs_and_open_ones_and_the_audit_stay() {
         let (run, call) = client.start(&format!("k{number}"));
         let refused = client.settle((&run, &call), &json!({ "decision": "refuse" }));
         assert_eq!(refused.status, 200, "{}", refused.text);
-        client.until_state(&run, "DONE");
+        client.until_state(&run, "done");
         ended.push(run);
     }
     let begun = client.post("/runs", Some("k3"), &json!({ "text": "go" }));
@@ -54,7 +54,7 @@ fn ended_runs_go_while_the_server_runs_and_open_ones_and_the_audit_stay() {
     assert_eq!(client.request("GET", &format!("/runs/{}", ended[0]), None, "").status, 404);
     // The open run is one that goes on, and the chain is whole.
     assert_eq!(client.settle((&open, &call), &json!({ "decision": "approve" })).status, 200);
-    client.until_state(&open, "DONE");
+    client.until_state(&open, "done");
     assert_eq!(client.get("/audit")["is_intact"], true);
     let verified = conclave(&rig, &["audit", "verify"]);
     assert_eq!(verified.status.code(), Some(0), "{}", text(&verified.stdout));
