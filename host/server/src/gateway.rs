@@ -65,8 +65,6 @@ const LISTS: [&str; 10] = [
 ];
 /// The beginnings of paths behind which a run or a conversation is named.
 const OF_RUN: [&str; 3] = ["/runs/", "/api/v1/runs/", "/api/conversations/"];
-/// Characters of the id of a request.
-const REQUEST_ID: usize = 16;
 /// The field of a query that names a config.
 const CONFIG: &str = "config";
 
@@ -395,7 +393,7 @@ async fn answer(State(gateway): State<Gateway>, request: Request) -> Response {
     };
     let surface = Surface::of(&path);
     let mut answered = AnsweredRequest {
-        id: RandomIds.run().as_str().chars().take(REQUEST_ID).collect(),
+        id: RandomIds.run().to_string(),
         method: head.method.to_string(),
         path: path.clone(),
         status: 0,

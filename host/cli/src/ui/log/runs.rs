@@ -90,9 +90,9 @@ impl Subscriber for RunLog {
 /// A telling in one line, without the texts of people, models and tools.
 fn sentence(telling: &Telling<'_>) -> String {
     let subject = match telling.subject {
-        Subject::Host => String::new(),
+        // What a model does has the model in its words.
+        Subject::Host | Subject::Model => String::new(),
         Subject::Budget => "a limit".to_owned(),
-        Subject::Model => "the model".to_owned(),
         Subject::Task(task) => format!("the task {task}"),
         Subject::Plugin(plugin) => format!("the plugin {plugin}"),
         Subject::Channel(channel) => format!("the channel {channel}"),
