@@ -6,6 +6,7 @@ mod batch;
 mod control;
 mod groups;
 mod lock;
+mod log;
 mod mcp;
 mod model;
 mod plugins;
@@ -33,6 +34,7 @@ pub(crate) use audit::{Can, WhyArgs};
 pub(crate) use batch::BatchArgs;
 pub(crate) use control::{Pause, StopArgs, Tell, Wait};
 pub(crate) use lock::{LockArgs, Locked, Upgrade};
+pub(crate) use log::{LogArgs, LogFormat};
 pub(crate) use mcp::Mcp;
 pub(crate) use model::ModelChoice;
 pub(crate) use plugins::{

@@ -20,6 +20,7 @@ mod ui {
     pub(crate) mod ask;
     pub(crate) mod interrupt;
     pub(crate) mod journald;
+    pub(crate) mod log;
     pub(crate) mod output;
     pub(crate) mod screen;
     pub(crate) mod show;

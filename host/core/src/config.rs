@@ -79,7 +79,7 @@ pub use oidc::{OidcConfig, UnnamedPerson};
 pub use prices::{Price, Prices};
 pub use problem::{ConfigProblem, Problems, Severity};
 pub use problem_code::ProblemCode;
-pub use server::{ServerConfig, ServerUser, TrustedProxy};
+pub use server::{RunRetention, ServerConfig, ServerUser, TrustedProxy};
 pub use trust::{
     PublicKey, PublicKeyError, SignatureRule, SignedComponent, Trust, TrustRefusal, lost_signers,
 };

@@ -91,6 +91,7 @@ pub mod setup;
 /// Decisions about tool calls by rule and grant, and budgets.
 pub mod policy {
     pub mod budget;
+    pub mod daily_budget;
     pub mod decision;
     pub mod permit;
     pub mod roles;

@@ -394,11 +394,13 @@ mod tests {
     use std::fmt::Display;
 
     use conclave_core::config::ServerConfig;
+    use conclave_core::policy::daily_budget::BudgetUsedUp;
     use conclave_core::setup::ChangedComponent;
     use conclave_core::types::ids::{ChannelId, RoomId};
     use conclave_runtime::store::StoreError;
 
     use super::*;
+    use crate::operator::AnsweredRequest;
     use crate::server_access::ServerAccess;
 
     /// Records the tokens that are reported.
@@ -406,6 +408,10 @@ mod tests {
     struct Tokens(Mutex<Vec<String>>);
 
     impl Operator for Tokens {
+        fn runs_removed(&self, _: &[RoomId], _: &[RoomId]) {}
+        fn runs_not_removed(&self, _: &StoreError) {}
+        fn answered(&self, _: &AnsweredRequest) {}
+        fn budget_used_up(&self, _: &Principal, _: Option<&RoomId>, _: &BudgetUsedUp) {}
         fn components_changed(&self, _: &RoomId, _: &[ChangedComponent]) {}
 
         fn room_failed(&self, _: &RoomId, _: &dyn Display) {}

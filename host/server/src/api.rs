@@ -106,7 +106,8 @@ impl IntoResponse for Problem {
             "code": body["error"],
             "detail": body["message"],
         });
-        for more in ["allowed", "configs", "files"] {
+        for more in ["allowed", "configs", "files", "person", "budget", "used", "limit", "free_at"]
+        {
             if let Some(value) = body.get(more) {
                 document[more] = value.clone();
             }

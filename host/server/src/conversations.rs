@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use conclave_core::config::ServerConfig;
 use conclave_core::inspect::pending_calls::PendingCalls;
 use conclave_core::inspect::transcript::Transcript;
 use conclave_core::journal::pending_work::WaitKey;
@@ -82,6 +83,8 @@ struct RoomLoops {
 pub struct RoomParts {
     /// The loaded config.
     pub prepared: Prepared,
+    /// Its `[server]`.
+    pub server: ServerConfig,
     /// The name of the first room; the others have a number behind it.
     pub name: RoomId,
     /// The channel of kind `web` that is served; without one there are no conversations, only runs.
@@ -107,6 +110,7 @@ impl Conversations {
     pub fn new(parts: RoomParts) -> Self {
         let RoomParts {
             prepared,
+            server,
             name,
             channel,
             journals,
@@ -117,7 +121,7 @@ impl Conversations {
             config,
         } = parts;
         let store = writer.address().clone();
-        let current = Arc::new(CurrentConfig::new(prepared));
+        let current = Arc::new(CurrentConfig::new(prepared, server));
         let runs = Arc::new(Runs::new(
             Arc::clone(&current),
             run_journals,
@@ -168,8 +172,26 @@ impl Conversations {
     }
 
     /// Takes the config for the rooms that begin from now on.
-    pub(crate) fn replace(&self, prepared: Prepared) {
-        self.current.replace(prepared);
+    pub(crate) fn replace(&self, prepared: Prepared, server: ServerConfig) {
+        self.current.replace(prepared, server);
+    }
+
+    pub(crate) fn current(&self) -> &Arc<CurrentConfig> {
+        &self.current
+    }
+
+    /// The store as it is open for all that this process writes.
+    pub(crate) fn open_store(&self) -> &Store {
+        &self.writer
+    }
+
+    pub(crate) fn operator(&self) -> &Arc<dyn Operator> {
+        &self.operator
+    }
+
+    /// Forgets ended conversations that the store has no more.
+    pub(crate) fn forget(&self, removed: &[RoomId]) {
+        self.rooms().retain(|_, room| room.is_open() || !removed.contains(room.room()));
     }
 
     pub(crate) fn store(&self) -> &StoreAddress {
@@ -369,6 +391,10 @@ impl Conversations {
             self.last.fetch_max(number, Ordering::Relaxed);
             let conversation = self.resume_room(reader, &row).await?;
             self.rooms().insert(number, conversation);
+        }
+        // Nor that of one that retention removed: its address would lead to another conversation.
+        for removed in reader.removed_runs()? {
+            self.last.fetch_max(self.number_of(&removed.run).unwrap_or(0), Ordering::Relaxed);
         }
         let open = self.rooms().values().filter(|room| room.is_open()).count();
         self.runs.resume(reader, |row| row.config.as_deref() == Some(self.config())).await?;

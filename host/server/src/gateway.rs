@@ -11,13 +11,16 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{self, HeaderValue};
+use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
+use conclave_core::config::ServerConfig;
 use conclave_core::types::ids::ChannelId;
 use conclave_runtime::Prepared;
+use conclave_runtime::ids::{Ids as _, RandomIds};
 use conclave_runtime::store::StoreAddress;
+use futures_util::future::select_all;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
@@ -29,13 +32,14 @@ use crate::conversations::{Conversations, FAILED};
 use crate::error::ServerError;
 use crate::hooks::HookReports;
 use crate::http::{Failure, Server, ServerPermits, ServerPlace, router};
-use crate::operator::Operator;
+use crate::operator::{AnsweredRequest, Operator};
 use crate::page;
 #[cfg(feature = "oidc")]
 use crate::page::login::CALLBACK;
 use crate::page::login::{BEGIN, LOGOUT, LoginForm};
 use crate::people::People;
 use crate::refusals::Surface;
+use crate::retention::retain;
 use crate::server_access::ServerAccess;
 use crate::sessions::Session;
 use crate::tls::ServerTls;
@@ -75,6 +79,16 @@ pub struct ConfigParts {
     pub people: People,
     /// Its rooms.
     pub conversations: Conversations,
+}
+
+/// A config that was read again.
+pub struct NextConfig {
+    /// The loaded config.
+    pub prepared: Prepared,
+    /// Its `[server]`.
+    pub server: ServerConfig,
+    /// Who may use it.
+    pub people: People,
 }
 
 /// The servers of configs at one address. Clones share them.
@@ -202,6 +216,7 @@ impl Gateway {
             () = serving => {}
             () = self.0.access.watch_tokens() => {}
             () = self.watch_certificate(tls) => {}
+            _ = self.remove_old_runs() => {}
             _ = stopping => {}
         }
         let late = self.0.requests.names();
@@ -236,12 +251,17 @@ impl Gateway {
     /// Takes configs that were read again, in the order of the present ones. New rooms are those of
     /// the new configs; the rooms that run keep theirs. People who are not there any more lose their
     /// sessions. It reads the file of tokens.
-    pub fn replace(&self, configs: Vec<(Prepared, People)>) {
-        for (RoutedServer { server, .. }, (prepared, people)) in self.0.configs.iter().zip(configs)
-        {
-            server.conversations().replace(prepared);
-            server.access().replace_people(people);
+    pub fn replace(&self, configs: Vec<NextConfig>) {
+        for (RoutedServer { server, .. }, next) in self.0.configs.iter().zip(configs) {
+            server.conversations().replace(next.prepared, next.server);
+            server.access().replace_people(next.people);
         }
+    }
+
+    /// Removes the ended runs that no config keeps any longer, again and again.
+    async fn remove_old_runs(&self) -> Infallible {
+        let retaining = self.servers().map(|server| retain(server.clone()));
+        match select_all(retaining.map(Box::pin)).await.0 {}
     }
 
     pub(crate) fn access(&self) -> &ServerAccess {
@@ -385,8 +405,21 @@ async fn answer(State(gateway): State<Gateway>, request: Request) -> Response {
         }
     };
     let surface = Surface::of(&path);
+    let mut answered = AnsweredRequest {
+        id: RandomIds.run().to_string(),
+        method: head.method.to_string(),
+        path: path.clone(),
+        status: 0,
+        took: Duration::ZERO,
+        principal: None,
+        config: None,
+    };
+    let began = Instant::now();
     let mut response = match directed {
         Ok(config) => {
+            let session = head.extensions.get::<Session>();
+            answered.principal = session.map(|session| session.identity.principal.clone());
+            answered.config = config.server.config_name().map(str::to_owned);
             head.extensions.insert(gateway.clone());
             let request = gateway.0.requests.begin(&head);
             let answer = config.routes.call(Request::from_parts(head, body));
@@ -404,6 +437,11 @@ async fn answer(State(gateway): State<Gateway>, request: Request) -> Response {
             surface.refuse(failure, Some(&login))
         }
     };
+    (answered.status, answered.took) = (response.status().as_u16(), began.elapsed());
+    gateway.0.operator.answered(&answered);
+    if let Ok(id) = HeaderValue::from_str(&answered.id) {
+        response.headers_mut().insert(HeaderName::from_static("x-request-id"), id);
+    }
     if !has_session {
         // A client without a session gets one answer for each connection.
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

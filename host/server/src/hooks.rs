@@ -14,7 +14,7 @@ use axum::http::header::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, post};
 use axum::{Json, http::Uri};
-use conclave_core::types::ids::{ChannelId, Millis, TaskName};
+use conclave_core::types::ids::{ChannelId, Millis, Principal, TaskName, WEBHOOK_PREFIX};
 use conclave_core::types::request::Inbound;
 use conclave_runtime::endpoints::{HookRefusal, HookRequest};
 use conclave_runtime::webhook::{ID, SIGNATURE, SignedHeaders, TIMESTAMP};
@@ -146,16 +146,15 @@ async fn accept(channel: &ChannelId, signed: SignedHook<'_>) -> Result<Response,
     let signed = Millis(time.parse::<u64>().unwrap_or_default().saturating_mul(1000));
     let conversation =
         server.conversations().of_hook(channel, data.room.as_deref(), signed).await?;
-    let handle = conversation.handle().ok_or_else(Failure::over)?;
-    let accepted = handle
-        .inbound(Inbound {
-            sender,
-            // Beside the keys of the page, whose clients choose them.
-            key: Some(format!("{HOOK_KEY}{channel}/{id}")),
-            to: data.task,
-            ..Inbound::new(channel.clone(), data.text)
-        })
-        .await?;
+    let by = Principal(format!("{WEBHOOK_PREFIX}{channel}").into());
+    let message = Inbound {
+        sender,
+        // Beside the keys of the page, whose clients choose them.
+        key: Some(format!("{HOOK_KEY}{channel}/{id}")),
+        to: data.task,
+        ..Inbound::new(channel.clone(), data.text)
+    };
+    let accepted = server.inbound(&conversation, &by, message).await?;
     let answer = json!({
         "room": conversation.room(), "index": accepted.index, "duplicate": accepted.duplicate,
     });

@@ -18,6 +18,7 @@ use conclave_core::policy::roles::{Action, RoleRefusal};
 use conclave_core::setup::Setup;
 use conclave_core::types::ids::{Millis, Principal};
 use conclave_core::types::request::{Inbound, Refusal, RefusalCode};
+use conclave_runtime::Accepted;
 use conclave_runtime::clock::{Clock as _, SystemClock};
 use conclave_runtime::store::StoreCheck;
 use futures_util::stream::once;
@@ -35,6 +36,7 @@ use crate::cached::Cached;
 use crate::connections::{self, peer_of};
 use crate::conversation::Conversation;
 use crate::conversations::Conversations;
+use crate::daily_spending::SpentBefore;
 use crate::entity_tag;
 use crate::events::events;
 use crate::folds::RunFolds;
@@ -94,6 +96,7 @@ struct ServerState {
     folds: RunFolds,
     readiness: Readiness,
     open_questions: OpenQuestions,
+    spent_before: SpentBefore,
     permits: ServerPermits,
     /// The event streams of this config; it is no further limit.
     streams: Arc<Semaphore>,
@@ -149,6 +152,7 @@ impl Server {
             folds,
             readiness,
             open_questions: OpenQuestions::default(),
+            spent_before: SpentBefore::default(),
             permits,
             streams,
             uses: Mutex::default(),
@@ -207,6 +211,10 @@ impl Server {
 
     pub(crate) fn open_questions(&self) -> &OpenQuestions {
         &self.0.open_questions
+    }
+
+    pub(crate) fn spent_before(&self) -> &SpentBefore {
+        &self.0.spent_before
     }
 
     pub(crate) fn folds(&self) -> &RunFolds {
@@ -274,6 +282,25 @@ impl Server {
     /// The number of event streams of this config.
     pub(crate) fn open_streams(&self) -> usize {
         STREAMS - self.0.streams.available_permits()
+    }
+
+    /// Sends a message of somebody to a conversation. The room refuses it, and records that, if the
+    /// budget of the conversation's owner is used up.
+    pub(crate) async fn inbound(
+        &self,
+        conversation: &Conversation,
+        by: &Principal,
+        message: Inbound,
+    ) -> Result<Accepted, Failure> {
+        let handle = conversation.handle().ok_or_else(Failure::over)?;
+        let refusal = self.budget_refusal(conversation.owner()).await?;
+        let over_budget = refusal.as_ref().map(ToString::to_string);
+        match (handle.inbound(Inbound { over_budget, ..message }).await, refusal) {
+            (Err(Refusal { error: RefusalCode::BudgetUsedUp, .. }), Some(refusal)) => {
+                Err(self.refuse_over_budget(by, Some(conversation.room()), &refusal))
+            }
+            (accepted, _) => Ok(accepted?),
+        }
     }
 
     /// Returns the conversation of a path, if this person may do that to it.
@@ -383,7 +410,7 @@ impl Failure {
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
         let status = match refusal.error {
-            RefusalCode::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+            RefusalCode::RateLimited | RefusalCode::BudgetUsedUp => StatusCode::TOO_MANY_REQUESTS,
             RefusalCode::KeyReused => StatusCode::CONFLICT,
             RefusalCode::Busy | RefusalCode::LimitReached => StatusCode::SERVICE_UNAVAILABLE,
             RefusalCode::RoomClosed => StatusCode::GONE,
@@ -555,8 +582,7 @@ async fn message(
     server.0.conversations.check_access(&channel)?;
     let sender = session.name().unwrap_or_default().to_owned();
     let inbound = Inbound { sender, key: Some(key), ..Inbound::new(channel, text) };
-    let handle = conversation.handle().ok_or_else(Failure::over)?;
-    let accepted = handle.inbound(inbound).await?;
+    let accepted = server.inbound(&conversation, &session.identity.principal, inbound).await?;
     Ok(Json(json!({ "index": accepted.index, "duplicate": accepted.duplicate })))
 }
 

@@ -13,6 +13,7 @@ mod connections;
 mod conversation;
 mod conversations;
 mod current_config;
+mod daily_spending;
 mod entity_tag;
 mod error;
 mod events;
@@ -33,6 +34,7 @@ mod proxy;
 mod readers;
 mod readiness;
 mod refusals;
+mod retention;
 mod run_request;
 mod runs;
 mod server_access;
@@ -46,10 +48,10 @@ mod visible_configs;
 pub use access::{Address, Encryption};
 pub use conversations::{Conversations, RoomParts};
 pub use error::ServerError;
-pub use gateway::{ConfigParts, Gateway};
+pub use gateway::{ConfigParts, Gateway, NextConfig};
 #[cfg(feature = "oidc")]
 pub use oidc::{Oidc, OidcError};
-pub use operator::Operator;
+pub use operator::{AnsweredRequest, Operator};
 pub use people::People;
 
 pub use runs::API_RUN;

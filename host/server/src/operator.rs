@@ -2,12 +2,33 @@
 
 use std::fmt::Display;
 use std::io;
+use std::time::Duration;
 
+use conclave_core::policy::daily_budget::BudgetUsedUp;
 use conclave_core::setup::ChangedComponent;
-use conclave_core::types::ids::{ChannelId, RoomId};
+use conclave_core::types::ids::{ChannelId, Principal, RoomId};
 use conclave_runtime::store::StoreError;
 
 use crate::tls::TlsError;
+
+/// A request that was answered.
+#[derive(Clone, Debug)]
+pub struct AnsweredRequest {
+    /// Its id, which the response has in the header `X-Request-Id`.
+    pub id: String,
+    /// The method.
+    pub method: String,
+    /// The path, without the query, in which people can write anything.
+    pub path: String,
+    /// The status of the response.
+    pub status: u16,
+    /// The time until the response began.
+    pub took: Duration,
+    /// Who asked; `None` without a session.
+    pub principal: Option<Principal>,
+    /// The config that answered, if there are several.
+    pub config: Option<String>,
+}
 
 /// Reports to the operator. It is called from the loops of rooms and must not block for long.
 pub trait Operator: Send + Sync + 'static {
@@ -23,8 +44,22 @@ pub trait Operator: Send + Sync + 'static {
     /// The store cannot be read, so a request was not answered.
     fn store_unreadable(&self, error: &StoreError);
 
+    /// Retention removed these ended runs, or keeps them because of changes in overlays that wait for
+    /// a person; each is reported once.
+    fn runs_removed(&self, removed: &[RoomId], with_changes: &[RoomId]);
+
+    /// Old runs could not be removed; it is tried again.
+    fn runs_not_removed(&self, error: &StoreError);
+
+    /// A person wanted to start a run, or to send a message to this one, and the budget of the run's
+    /// principal is used up.
+    fn budget_used_up(&self, by: &Principal, run: Option<&RoomId>, refusal: &BudgetUsedUp);
+
     /// The certificate of the server has changed and cannot be used: that before stays.
     fn certificate_unusable(&self, error: &TlsError);
+
+    /// A request was answered.
+    fn answered(&self, request: &AnsweredRequest);
 
     /// The server stops, and waits for these requests, each with its method and path.
     fn draining(&self, requests: &[String]);

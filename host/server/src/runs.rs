@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use conclave_core::protocol::event::{Event, Record};
 use conclave_core::types::ids::{ChannelId, Principal, RoomId, TaskName};
+use conclave_core::types::limits::RunLimits;
 use conclave_core::types::outcome::Outcome;
 use conclave_runtime::approval::{ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::approve::Approver;
@@ -117,7 +118,7 @@ impl Runs {
         &self,
         id: &RoomId,
         owner: Principal,
-        (task, text): (Option<TaskName>, String),
+        (task, text, limits): (Option<TaskName>, String, Option<RunLimits>),
     ) -> Result<bool, StartRefusal> {
         let (mut stage, is_new) = {
             let mut active = self.active();
@@ -126,8 +127,12 @@ impl Runs {
                 None if active.len() >= AT_ONCE => return Err(StartRefusal::LimitReached),
                 None => {
                     let run = ActiveRun::new(id.clone());
-                    let input =
-                        RunInput { entry: task, content: Some(text), ..RunInput::default() };
+                    let input = RunInput {
+                        entry: task,
+                        content: Some(text),
+                        limits,
+                        ..RunInput::default()
+                    };
                     let prepared = self.current.prepared();
                     let started = prepared.start(input, self.options(&run, owner));
                     let work = started.map_err(|error| self.refusal(id, error))?;

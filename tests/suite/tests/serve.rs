@@ -4,11 +4,15 @@
 mod acting;
 mod api;
 mod attacks;
+#[cfg(unix)]
+mod budgets;
 mod channels;
 pub(crate) mod client;
 mod configs;
 mod hooks;
 mod incidents;
+#[cfg(unix)]
+mod logs;
 mod pages;
 pub(crate) mod people;
 mod plugin_channels;
@@ -16,6 +20,8 @@ mod provider;
 #[cfg(unix)]
 mod reload;
 mod restarts;
+#[cfg(unix)]
+mod retention;
 #[cfg(unix)]
 mod service;
 

@@ -9,7 +9,7 @@ use conclave_runtime::store::StoreAddress;
 use super::run_input::room_name;
 use super::storage::DurabilityChoice;
 use super::store::StoreParser;
-use super::{CONFIG, Keep, Locked, ModelChoice};
+use super::{CONFIG, Keep, Locked, LogArgs, ModelChoice};
 use crate::program::shell::shell;
 
 #[derive(Debug, Args)]
@@ -51,6 +51,8 @@ pub(crate) struct Serve {
     pub(crate) model: ModelChoice,
     #[command(flatten)]
     pub(crate) locked: Locked,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
     /// Also show log lines of plugins at the levels debug and trace
     #[arg(long, short)]
     pub(crate) verbose: bool,

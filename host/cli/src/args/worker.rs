@@ -6,7 +6,7 @@ use clap::Args;
 use conclave_runtime::store::StoreAddress;
 
 use super::store::StoreParser;
-use super::{Locked, ModelChoice};
+use super::{Locked, LogArgs, ModelChoice};
 
 #[derive(Debug, Args)]
 #[command(
@@ -29,6 +29,8 @@ pub(crate) struct WorkerArgs {
     pub(crate) model: ModelChoice,
     #[command(flatten)]
     pub(crate) locked: Locked,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
 }
 
 #[derive(Debug, Args)]

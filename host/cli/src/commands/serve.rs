@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use conclave_core::config::Config;
+use conclave_core::config::{Config, RunRetention};
 use conclave_core::types::ids::RoomId;
 use conclave_runtime::Prepared;
 use conclave_runtime::clock::{Clock, SystemClock};
@@ -40,6 +40,7 @@ use crate::state::setup::{self, EngineStart};
 use crate::state::state_folder::state_folder;
 use crate::state::telemetry;
 use crate::ui::interrupt::{Interrupts, terminated};
+use crate::ui::log::{self, LogFields, RunLog};
 use crate::ui::screen::{Screen, Verbosity};
 use crate::ui::show::trace::ServedTrace;
 use crate::ui::show::{FAINT, ODD, head, paint, plural};
@@ -51,6 +52,7 @@ pub(crate) async fn serve(
     mut interrupts: Interrupts,
 ) -> Result<u8, CliError> {
     let loading = Instant::now();
+    log::begin(args.log.format);
     service::allow_files();
     let models = args.model.models()?;
     check_listen(&args)?;
@@ -84,10 +86,11 @@ pub(crate) async fn serve(
             head::print(&prepared, None, loading.elapsed());
         }
         attending.push(ControlListener::begin(&config.store, &host, &screen));
-        let subscribers = subscribers(&prepared, &args, output, &screen);
+        let subscribers = subscribers(&prepared, (&args, &of.name), output, &screen);
         running.push(RunningConfig::new(of.clone(), host, Arc::clone(prepared.setup())));
         let conversations = Conversations::new(RoomParts {
             prepared,
+            server: of.config.server.clone(),
             name: RoomId::from(of.room.as_str()),
             channel: of.channel.clone(),
             journals: config.storage.journals(),
@@ -127,14 +130,19 @@ pub(crate) async fn serve(
 /// The subscribers of all rooms of a config, besides their pages.
 fn subscribers(
     prepared: &Prepared,
-    args: &args::Serve,
+    (args, config): (&args::Serve, &str),
     output: OutputArgs,
     screen: &Arc<Screen>,
 ) -> Vec<Arc<dyn Subscriber>> {
     let mut subscribers: Vec<Arc<dyn Subscriber>> = Vec::new();
     if output.json {
         subscribers.push(Arc::new(JsonLinesOnStdout));
-    } else {
+    }
+    if log::is_json() {
+        let config = (args.configs.len() > 1).then(|| config.to_owned());
+        let log = RunLog::new(config, args.verbose);
+        subscribers.extend((!output.quiet).then(|| Arc::new(log) as _));
+    } else if !output.json {
         if !output.quiet {
             let setup = Arc::clone(prepared.setup());
             subscribers.push(Arc::new(ServedTrace::new(Arc::clone(screen), args.verbose, setup)));
@@ -237,7 +245,13 @@ fn report(
     (output, screen): (OutputArgs, &Arc<Screen>),
 ) -> Result<(), CliError> {
     if output.json {
-        let value = |(of, resumed): &(&ServedConfig, usize)| json!({ "channel": of.channel, "room": of.room, "resumed": resumed });
+        let value = |(of, resumed): &(&ServedConfig, usize)| {
+            let mut value = json!({ "channel": of.channel, "room": of.room, "resumed": resumed });
+            if let Some(RunRetention { days, runs }) = of.config.server.keep {
+                value["keep"] = json!({ "days": days, "runs": runs });
+            }
+            value
+        };
         let mut line = match served {
             [only] => value(only),
             several => {
@@ -269,12 +283,27 @@ fn report(
             [_] => format!("serving {what}; {open}"),
             _ => format!("serving {}: {what}", of.name),
         };
-        screen.line(paint(FAINT, line));
+        let name = (served.len() > 1).then(|| of.name.clone());
+        let fields = LogFields { config: name, ..LogFields::of("serving") };
+        screen.log_line(&fields, paint(FAINT, line));
+        if let Some(keep) = &of.config.server.keep {
+            screen.log_line(&fields, paint(FAINT, format_args!("  {}", kept_line(keep))));
+        }
     }
     if served.len() > 1 {
         screen.line(paint(FAINT, open));
     }
     stdout::queue(format!("{url}\n"))
+}
+
+/// Which ended runs of a config stay.
+fn kept_line(keep: &RunRetention) -> String {
+    let parts = [
+        keep.days.map(|days| format!("for {}", plural(days, "day", "days"))),
+        keep.runs.map(|runs| format!("while they are among the newest {runs}")),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    format!("ended runs stay {}; then they are removed", parts.join(", or "))
 }
 
 fn served_line(of: &ServedConfig, resumed: usize) -> String {

@@ -98,13 +98,14 @@ fn retention(
     keep: Option<usize>,
     dry: bool,
 ) -> Result<Retention, CliError> {
-    let Some(keep) = keep else { return Ok(Retention { before, runs: None, dry }) };
+    let of_time = |before| Retention { before, dry, ..Retention::default() };
+    let Some(keep) = keep else { return Ok(of_time(before)) };
     let mut ended: Vec<Millis> = Vec::new();
     for reader in readers {
         let runs = reader.runs(&RunFilter::default())?;
         ended.extend(runs.iter().filter_map(|run| run.ended));
     }
-    Ok(Retention { before: Some(limit(ended, before, keep)), runs: None, dry })
+    Ok(of_time(Some(limit(ended, before, keep))))
 }
 
 fn limit(mut ended: Vec<Millis>, before: Option<Millis>, keep: usize) -> Millis {

@@ -24,6 +24,9 @@ use crate::state::setup::{self, EngineStart};
 use crate::state::store_address::with_named_store;
 use crate::state::stores;
 use crate::ui::interrupt::{Interrupts, terminated};
+use crate::ui::journald::Priority;
+use crate::ui::log::{self, LogFields, RunLog};
+use crate::ui::output::{self, OutputKind};
 use crate::ui::show::{BAD, FAINT, NAME, ODD, one_line, paint, plural, printable, show_path};
 use crate::ui::{stderr, stdout};
 
@@ -63,6 +66,7 @@ pub(crate) async fn worker(
     output: OutputArgs,
     mut interrupts: Interrupts,
 ) -> Result<u8, CliError> {
+    log::begin(args.log.format);
     let files =
         if args.configs.is_empty() { vec![PathBuf::from(CONFIG)] } else { args.configs.clone() };
     let address = address(&args, &files)?;
@@ -94,9 +98,13 @@ pub(crate) async fn worker(
         report_start(&address, &configs, &pools, args.rooms);
     }
     let names: Vec<String> = pools.iter().map(|pool| pool.name.clone()).collect();
+    let run_log = log::is_json().then(|| Arc::new(RunLog::new(None, false)));
     let options = |pool: &WorkerPool, _: &RoomId| {
         let index = names.iter().position(|name| *name == pool.name).unwrap_or_default();
-        let options = contexts[index].options(&configs[index].storage);
+        let mut options = contexts[index].options(&configs[index].storage);
+        if let Some(log) = &run_log {
+            options.subscribers = options.subscribers.with(Arc::clone(log) as _);
+        }
         RunOptions { channels: Arc::new(NoTerminal), ..options }
     };
     interrupts.run_begins();
@@ -292,17 +300,17 @@ fn report(event: &WorkerEvent<'_>, output: OutputArgs) {
         (_, Some(what)) => what.clone(),
         (word, None) => word.to_owned(),
     };
-    let style = match word {
-        "failed" | "store-failed" | "left-to-lease" => BAD,
-        "lost" => ODD,
-        _ => FAINT,
+    let (style, level) = match word {
+        "failed" | "store-failed" | "left-to-lease" => (BAD, Priority::Error),
+        "lost" => (ODD, Priority::Warning),
+        _ => (FAINT, Priority::Information),
     };
-    match run {
-        Some(run) => {
-            stderr::line(format_args!("{}  {}", paint(NAME, run), paint(style, text)));
-        }
-        None => stderr::line(paint(style, text)),
-    }
+    let fields = LogFields { level: Some(level), ..LogFields::of(word).run(run) };
+    let line = match run {
+        Some(run) => format!("{}  {}", paint(NAME, run), paint(style, text)),
+        None => paint(style, text).to_string(),
+    };
+    output::push_with(OutputKind::Told, format!("{line}\n"), &fields);
 }
 
 #[cfg(test)]

@@ -3,16 +3,49 @@
 
 use std::sync::LazyLock;
 
-/// Levels of syslog.
-const ERROR: u8 = 3;
-const WARNING: u8 = 4;
-const INFORMATION: u8 = 6;
+/// The level of a line, as syslog has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Priority {
+    Error = 3,
+    Warning = 4,
+    Information = 6,
+}
+
+impl Priority {
+    /// The level that the first word of a line says.
+    pub(crate) fn of_line(line: &str) -> Self {
+        match line.split_once(' ').map_or(line, |(first, _)| first) {
+            "error:" => Self::Error,
+            "warning:" => Self::Warning,
+            _ => Self::Information,
+        }
+    }
+
+    /// The word for programs.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Information => "info",
+        }
+    }
+}
 
 /// Returns lines for stderr with their levels, if the journal reads it.
 pub(crate) fn with_levels(text: String) -> String {
-    static IS_JOURNAL: LazyLock<bool> = LazyLock::new(is_journal);
     if *IS_JOURNAL { leveled(&text) } else { text }
 }
+
+/// The beginning of a line of this level; empty if the journal does not read it.
+pub(crate) fn prefix(level: Priority) -> String {
+    if *IS_JOURNAL { mark(level) } else { String::new() }
+}
+
+fn mark(level: Priority) -> String {
+    format!("<{}>", level as u8)
+}
+
+static IS_JOURNAL: LazyLock<bool> = LazyLock::new(is_journal);
 
 /// Whether stderr is the stream that the variable names. It may be that of a parent process.
 #[cfg(unix)]
@@ -28,23 +61,15 @@ fn is_journal() -> bool {
 }
 
 fn leveled(text: &str) -> String {
-    let mut level = INFORMATION;
+    let mut level = Priority::Information;
     let lines = text.split_inclusive('\n').map(|line| {
         // A line that begins with a space belongs to the one before.
         if !line.starts_with(' ') {
-            level = level_of(line);
+            level = Priority::of_line(line);
         }
-        format!("<{level}>{line}")
+        format!("{}{line}", mark(level))
     });
     lines.collect()
-}
-
-fn level_of(line: &str) -> u8 {
-    match line.split_once(' ').map_or(line, |(first, _)| first) {
-        "error:" => ERROR,
-        "warning:" => WARNING,
-        _ => INFORMATION,
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::ui::journald::with_levels;
+use crate::ui::log::{self, LogFields};
 use crate::ui::screen::columns;
 use crate::ui::show::amounts::thousands;
 use crate::ui::show::columns::wrap_styled;
@@ -73,9 +73,14 @@ pub(crate) fn begin() {
 
 /// Queues a text, which contains its own line end.
 pub(crate) fn push(kind: OutputKind, text: String) {
+    push_with(kind, text, &LogFields::default());
+}
+
+/// Does the same with what the text is about.
+pub(crate) fn push_with(kind: OutputKind, text: String, fields: &LogFields) {
     let text = match kind {
         OutputKind::Said => text,
-        OutputKind::Live | OutputKind::Told => with_levels(laid_out(text)),
+        OutputKind::Live | OutputKind::Told => log::formatted(laid_out(text), fields),
     };
     if !IS_QUEUED.load(Ordering::SeqCst) {
         return write_all(kind, &text, || {});
@@ -246,17 +251,13 @@ impl OutputState {
 
     /// Queues a note with the number of dropped lines, in their place.
     fn show_left_out(&mut self) {
-        match std::mem::take(&mut self.left_out) {
-            0 => {}
-            1 => self.put(OutputKind::Told, format!("{}\n", paint(FAINT, "… 1 line not shown"))),
-            lines => self.put(
-                OutputKind::Told,
-                format!(
-                    "{}\n",
-                    paint(FAINT, format_args!("… {} lines not shown", thousands(lines)))
-                ),
-            ),
-        }
+        let lines = match std::mem::take(&mut self.left_out) {
+            0 => return,
+            1 => "… 1 line not shown".to_owned(),
+            lines => format!("… {} lines not shown", thousands(lines)),
+        };
+        let text = format!("{}\n", paint(FAINT, lines));
+        self.put(OutputKind::Told, log::formatted(text, &LogFields::of("lines-left-out")));
     }
 
     fn take(&mut self) -> Option<(OutputKind, String)> {

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::args::OutputArgs;
+#[cfg(feature = "serve")]
+use crate::ui::log::{self, LogFields};
 use crate::ui::output::{self, OutputKind};
 use crate::ui::show::{FAINT, foreign, paint};
 use crate::ui::stdout;
@@ -165,6 +167,28 @@ impl Screen {
     pub(crate) fn line(&self, text: impl Display) {
         if self.loudness == Verbosity::Normal {
             self.show(OutputKind::Live, text);
+        }
+    }
+
+    /// Does the same as [`Screen::line`] with what the line is about.
+    #[cfg(feature = "serve")]
+    pub(crate) fn log_line(&self, fields: &LogFields, text: impl Display) {
+        if self.loudness == Verbosity::Normal {
+            self.log(OutputKind::Live, fields, text);
+        }
+    }
+
+    /// Does the same as [`Screen::notice`] with what the line is about.
+    #[cfg(feature = "serve")]
+    pub(crate) fn log_notice(&self, fields: &LogFields, text: impl Display) {
+        self.log(OutputKind::Told, fields, text);
+    }
+
+    #[cfg(feature = "serve")]
+    fn log(&self, kind: OutputKind, fields: &LogFields, text: impl Display) {
+        match log::is_json() {
+            true => output::push_with(kind, format!("{text}\n"), fields),
+            false => self.show(kind, text),
         }
     }
 

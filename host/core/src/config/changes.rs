@@ -27,7 +27,7 @@ pub fn changes(before: &Config, now: &Config) -> Vec<String> {
         store: _,
         limits,
         trust,
-        server: ServerConfig { users, proxy, oidc },
+        server: ServerConfig { users, proxy, oidc, keep, daily_budget },
         prices,
         // What was found in the text, and where.
         warnings: _,
@@ -50,6 +50,8 @@ pub fn changes(before: &Config, now: &Config) -> Vec<String> {
     add(*prices != now.prices, "prices");
     add(*proxy != now.server.proxy, "server.proxy");
     add(*oidc != now.server.oidc, "server.oidc");
+    add(*keep != now.server.keep, "server.keep");
+    add(*daily_budget != now.server.daily_budget, "server.daily_budget");
     all.extend(others("models", models, &now.models));
     all.extend(others("secrets", secrets, &now.secrets));
     all.extend(others("plugins", plugins, &now.plugins));

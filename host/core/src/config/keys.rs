@@ -1,7 +1,8 @@
-//! Every key of conclave.toml, declared once: its name, the form of its value, its default and its
-//! documentation. Those of grants and scopes stand in `grants.rs`, and those of channels in
-//! `channels.rs`, beside their reading; `KEYS` has all. The reader accepts exactly these keys and takes bounds and words from here; the JSON Schema
-//! and the reference page are generated from the same list.
+//! Every key of conclave.toml, declared once: its name, the form of its value, its default and
+//! its documentation. Those of grants and scopes stand in `grants.rs`, those of channels in
+//! `channels.rs` and those of servers in `server.rs`, beside their reading; `KEYS` has all. The
+//! reader accepts exactly these keys and takes bounds and words from here; the JSON Schema and the
+//! reference page are generated from the same list.
 
 use std::sync::LazyLock;
 
@@ -10,8 +11,7 @@ use ValueShape::{
     Text, Texts, Whole,
 };
 
-use super::{ModelServerConfig, OidcConfig, ServerLimits, channels, grants};
-use crate::policy::roles::Role;
+use super::{ModelServerConfig, ServerLimits, channels, grants, server};
 use crate::setup::{CondenseRules, GateRule, LoopRules, ObserverRule};
 use crate::types::delegation::CONVERSATION_MAX;
 use crate::types::limits::{self, PluginLimits, RunLimits};
@@ -240,16 +240,6 @@ pub(crate) const CONDENSE: &str = "tasks.NAME.condense";
 pub(crate) const STUCK: &str = "tasks.NAME.stuck_detection";
 /// The trusted keys.
 pub(crate) const TRUST: &str = "trust";
-/// A server of the config.
-pub(crate) const SERVER: &str = "server";
-/// The provider at which people log in.
-pub(crate) const SERVER_OIDC: &str = "server.oidc";
-/// The secret of the server at that provider.
-pub(crate) const SERVER_OIDC_SECRET: &str = "server.oidc.client_secret";
-/// The proxy that names them.
-pub(crate) const SERVER_PROXY: &str = "server.proxy";
-/// The people who may use it.
-pub(crate) const SERVER_USERS: &str = "server.users.NAME";
 /// The signatures that a component needs.
 pub(crate) const SIGNATURES: &str = "trust.require_signed";
 pub(crate) const LIMITS_TABLE: &str = "limits";
@@ -288,9 +278,22 @@ const UNLESS_LANGROID: &str = "`false`; with `compat = \"langroid\"`, `true`";
 
 /// All keys, in the order of a manual.
 pub static KEYS: LazyLock<Vec<ConfigKey>> = LazyLock::new(|| {
-    let tasks = [TASKS, grants::SCOPE_KEYS, TASK_PARTS].concat();
-    let plugins = [grants::KEYS, CALL_LIMITS, grants::EXEC_KEYS].concat();
-    [SETUP, &plugins, &tasks, channels::KEYS, OTHERS].concat()
+    [
+        SETUP,
+        server::KEYS,
+        MODEL_KEYS,
+        grants::KEYS,
+        CALL_LIMITS,
+        grants::EXEC_KEYS,
+        TASKS,
+        grants::SCOPE_KEYS,
+        TASK_PARTS,
+        channels::KEYS,
+        OTHERS,
+        // Behind the limits of a run, which a key without its table most likely means.
+        server::BUDGET_KEYS,
+    ]
+    .concat()
 });
 
 /// A table: one key per line.
@@ -311,28 +314,11 @@ const SETUP: &[ConfigKey] = &[
     key("", "observers", List(&Table(OBSERVERS)), "", "The plugins that receive the events of a run after they are durable. They decide nothing, and delay nothing until their queue is full."),
     key("", "policy", List(&Table(POLICY)), "", "The rules by which tool calls are allowed, denied or wait for an approval. The first rule that matches applies."),
     key("", "trust", Table(TRUST), "", "The keys that you trust, and the signatures that components need."),
-    key("", "server", Table(SERVER), "", "The server of this config, `conclave serve`."),
-    key(SERVER, "users", Named(SERVER_USERS), "", "The people who may use the server, each under a name of its own. Without any, and without tokens of `conclave server token`, the printed address gives access."),
-    key(SERVER, "proxy", Table(SERVER_PROXY), "", "A proxy that has logged people in, and says in a header who sends a request."),
-    key(SERVER, "oidc", Table(SERVER_OIDC), "", "A provider of OpenID Connect, at which people log in."),
-    key(SERVER_PROXY, "header", TEXT, r#"header = "X-Forwarded-User""#, "The header with the name of the person. From any other address it is dropped.").required(),
-    key(SERVER_PROXY, "from", TEXTS, r#"from = ["127.0.0.1/32"]"#, "The addresses and networks of the proxy. Whoever can connect from there is believed.").required(),
-    key(SERVER_PROXY, "role", Choice(&Role::WORDS), r#"role = "user""#, "The role of people without an entry of their own. Without it they are refused."),
-    key(SERVER_OIDC, "issuer", TEXT, r#"issuer = "https://login.example.org/realms/team""#, "The URL of the provider, exactly as its metadata at `/.well-known/openid-configuration` names itself.").required(),
-    key(SERVER_OIDC, "client_id", TEXT, r#"client_id = "conclave""#, "The name of this server at the provider. The provider must lead people back to `/login/callback` of the server's address.").required(),
-    key(SERVER_OIDC, "client_secret", Table(SERVER_OIDC_SECRET), r#"client_secret = { env = "OIDC_SECRET" }"#, "The source of the secret that belongs to `client_id`. Without it the server is a public client; PKCE is used either way."),
-    key(SERVER_OIDC, "scopes", TEXTS, r#"scopes = ["email", "groups"]"#, "The scopes of a log-in, besides `openid`.").otherwise(r#"`["email", "profile"]`"#),
-    key(SERVER_OIDC, "name_claim", TEXT, r#"name_claim = "email""#, "The claim that names the person, who is `oidc:` and its value. `email` counts only with `email_verified`. Take no claim that people can change themselves.").otherwise(r#"`"sub"`"#),
-    key(SERVER_OIDC, "roles_claim", TEXT, r#"roles_claim = "realm_access.roles""#, "The claim with groups or roles, a text or a list of texts; dots lead into tables.").otherwise(r#"`"groups"`"#),
-    key(SERVER_OIDC, "roles", Texts, r#"roles = { "conclave-operators" = "operator", "staff" = "user" }"#, "The role that a value of `roles_claim` gives. Of several, the last one of `viewer`, `user`, `operator`, `approver` and `admin` counts."),
-    key(SERVER_OIDC, "role", Choice(&Role::WORDS), r#"role = "viewer""#, "The role of people whose claims give none. Without it they are refused."),
-    key(SERVER_OIDC, "session", Duration { least: 60_000, most: OidcConfig::SESSION_MAX_MS }, r#"session = "8 h""#, "The time after which people log in again.").time(OidcConfig::SESSION_MS),
-    key(SERVER_OIDC, "refresh", Duration { least: 1_000, most: OidcConfig::SESSION_MAX_MS }, r#"refresh = "5 min""#, "The interval between two questions to the provider whether a person still has access and the same role. Only for providers that give a refresh token.").time(OidcConfig::REFRESH_MS),
-    key(SERVER_OIDC_SECRET, "env", TEXT, r#"env = "OIDC_SECRET""#, "An environment variable."),
-    key(SERVER_OIDC_SECRET, "file", TEXT, r#"file = "oidc.txt""#, "A file, from the config's folder; its first line is the secret."),
-    key(SERVER_OIDC_SECRET, "command", TEXTS, r#"command = ["pass", "show", "oidc"]"#, "A program and its arguments; the first line of its output is the secret."),
-    key(SERVER_USERS, "role", Choice(&Role::WORDS), r#"role = "user""#, "What the person may do: `viewer` reads all runs; `user` starts runs, and reads and steers those only; `operator` starts and steers all; `approver` reads all and decides what waits for an approval; `admin` does everything.").required(),
-    key(SERVER_USERS, "token", TEXT, r#"token = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNo""#, "The hash of the person's token, as `conclave server token add NAME --role ROLE --for-config` prints it.").otherwise("required without a proxy"),
+    key("", "server", Table(server::SERVER), "", "The server of this config, `conclave serve`."),
+];
+
+#[rustfmt::skip]
+const MODEL_KEYS: &[ConfigKey] = &[
     key(MODELS, "kind", Choice(&["openai", "openai-responses", "anthropic", "scripted", "native"]), r#"kind = "openai""#, "How the host reaches the model: `openai`, a server with the Chat Completions API; `openai-responses`, a server with the Responses API; `anthropic`, a server with the Messages API; `scripted`, a file of replies; `native`, a client of the embedding program.").required(),
     key(MODELS, "url", TEXT, r#"url = "http://127.0.0.1:11434/v1""#, "The URL of the server, with the path before `/chat/completions`, `/responses` or `/messages`.").otherwise("required for a server"),
     key(MODELS, "model", TEXT, r#"model = "qwen3:8b""#, "The model's name on its server.").otherwise("required for a server"),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::keys::{SERVER_OIDC, SERVER_OIDC_SECRET};
 use super::reader::{ConfigReader, SpannedValue, Table};
+use super::server::{SERVER_OIDC, SERVER_OIDC_SECRET};
 use super::{Config, KeyRef, ProblemCode, Problems, address, idle_keys, model};
 use crate::policy::roles::Role;
 use crate::types::ids::{OIDC_PREFIX, Principal};

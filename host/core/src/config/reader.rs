@@ -277,10 +277,11 @@ impl<'a> Table<'a> {
         let mut found = Vec::new();
         for (key, value) in entries {
             let name: &'a str = key.get_ref();
-            let above = match self.place.header.as_str() {
-                "" => String::new(),
-                header => format!("{header}."),
-            };
+            let above: String = [&self.place.header, &self.place.below]
+                .into_iter()
+                .filter(|part| !part.is_empty())
+                .map(|part| format!("{part}."))
+                .collect();
             let name_start: String = name.chars().take(NAME_MAX).collect();
             let header = format!("{above}{section}.{name_start}");
             let Some(entries) = value.get_ref().as_table() else {

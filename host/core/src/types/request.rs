@@ -60,6 +60,10 @@ pub struct Inbound {
     /// The task that should answer; `None` for the current one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<TaskName>,
+    /// The reason why the room's principal may spend no more. The room then refuses the message, and
+    /// its journal says so; one that repeats an accepted message is none that spends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_budget: Option<String>,
 }
 
 impl Inbound {
@@ -74,6 +78,7 @@ impl Inbound {
             key: None,
             chain_depth: 0,
             to: None,
+            over_budget: None,
         }
     }
 }
@@ -195,6 +200,8 @@ pub enum RefusalCode {
     TaskEnded,
     NoAccess,
     RateLimited,
+    /// The principal may spend no more today.
+    BudgetUsedUp,
     ChainDepth,
     Blocked,
     /// The key belongs to another message.

@@ -628,6 +628,10 @@ fn each_refusal_has_its_word_and_changes_nothing_else() {
             RefusalCode::UnknownAgent,
         ),
         (Inbound { chain_depth: 5, ..Inbound::new("in", "x") }, RefusalCode::ChainDepth),
+        (
+            Inbound { over_budget: Some("enough".to_owned()), ..Inbound::new("in", "x") },
+            RefusalCode::BudgetUsedUp,
+        ),
         (Inbound { chain_depth: u32::MAX, ..Inbound::new("in", "x") }, RefusalCode::ChainDepth),
     ];
     for (inbound, code) in cases {

@@ -55,7 +55,7 @@ pub(crate) use postgres::TestDatabase;
 pub use postgres::{CopiedFiles, DatabaseCopy, PostgresKv};
 pub use reader::{
     AuditRow, NoRunListPlace, NoRunPosition, RunFilter, RunListPlace, RunMatch, RunPosition,
-    RunRecord, RunTotals, StoreReader, WithDamaged,
+    RunRecord, RunSpent, RunTotals, StoreReader, WithDamaged,
 };
 pub use rows::{CLOSED, DamagedRow, QuestionRow, RoomRow, RunRow, RunState, SERVED, WaitRow};
 pub use writer::{ChainCheck, Collected, OpenStore, RemovedRun, Retention, StoreCheck};

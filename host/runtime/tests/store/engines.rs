@@ -175,7 +175,7 @@ fn history(address: &StoreAddress) -> Vec<String> {
     let read = |all: &mut Vec<String>| all.extend(answers(&StoreReader::open(address).unwrap()));
     read(&mut all);
     let store = Store::open(address).unwrap();
-    let keep = |runs, dry| Retention { runs: Some(runs), before: None, dry };
+    let keep = |runs, dry| Retention { runs: Some(runs), dry, ..Retention::default() };
     for keep in [keep(4, true), keep(4, false), keep(3, true), Retention::default(), keep(0, false)]
     {
         let mut collected = store.collect(&keep).unwrap();

@@ -1,12 +1,13 @@
 //! The runs and blobs that retention removes, and those that it never removes.
 
-use conclave_runtime::event::Event;
+use conclave_runtime::event::{Event, Principal};
 use conclave_runtime::ids::{CallId, Millis, RoomId};
 use conclave_runtime::outcome::Status;
-use conclave_runtime::store::{Retention, RunFilter, Store, StoreReader};
+use conclave_runtime::store::{Durability, Retention, RunFilter, RunOrigin, Store, StoreReader};
 
 use crate::support::{
-    StorePlace, append, damage, end, ended, message_record, record, records, run,
+    StorePlace, about, append, damage, end, ended, message_record, opened, opened_in, record,
+    records, run,
 };
 
 #[test]
@@ -18,7 +19,8 @@ fn only_what_has_ended_goes_and_the_chain_stays_whole() {
     }
     let going = run(&store, "d", 2);
     let head = StoreReader::open(place.address()).unwrap().verify(&[]).unwrap().heads.remove(0);
-    let dry = store.collect(&Retention { runs: Some(2), before: None, dry: true }).unwrap();
+    let dry =
+        store.collect(&Retention { runs: Some(2), dry: true, ..Retention::default() }).unwrap();
     let names = |runs: &[RoomId]| runs.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!((names(&dry.runs), dry.records), (vec!["a".to_owned(), "b".to_owned()], 6));
     let reader = StoreReader::open(place.address()).unwrap();
@@ -31,7 +33,7 @@ fn only_what_has_ended_goes_and_the_chain_stays_whole() {
             .runs
             .is_empty()
     );
-    let both = Retention { before: Some(Millis(u64::MAX)), runs: Some(3), dry: false };
+    let both = Retention { before: Some(Millis(u64::MAX)), runs: Some(3), ..Retention::default() };
     assert_eq!(names(&store.collect(&both).unwrap().runs), ["a"]);
     let all = Retention { runs: Some(0), ..Retention::default() };
     assert_eq!(names(&store.collect(&all).unwrap().runs), ["b", "c"]);
@@ -56,6 +58,57 @@ fn only_what_has_ended_goes_and_the_chain_stays_whole() {
             .any(|problem| problem.contains("record 1 of room a") && problem.contains("taken out")),
         "{problems:?}"
     );
+}
+
+#[test]
+fn the_runs_of_one_config_go_the_oldest_first_and_no_more_at_once_than_the_caller_allows() {
+    let place = StorePlace::new();
+    let store = Store::open(place.address()).unwrap();
+    for room in ["a", "b", "c", "d"] {
+        ended(&store, room);
+    }
+    let other = RunOrigin { config: Some("/work/other.toml".into()), ..about() };
+    let mut foreign = opened_in(&*store.journals(Durability::Group, other), "x").unwrap();
+    append(&mut *foreign, &[opened("x", "Good morning")]).unwrap();
+    end(&mut *foreign, message_record(1, "bye"), Status::Done);
+    drop(foreign);
+    let keep = |config: &str| Retention {
+        config: Some(config.into()),
+        runs: Some(1),
+        most: Some(2),
+        ..Retention::default()
+    };
+    let names = |runs: &[RoomId]| runs.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let collect = |config| names(&store.collect(&keep(config)).unwrap().runs);
+    assert_eq!(collect("/work/desk.toml"), ["a", "b"]);
+    assert_eq!(collect("/work/desk.toml"), ["c"], "the newest stays, and so does the other's");
+    assert_eq!(collect("/work/other.toml"), [""; 0], "it is the newest of its config");
+    let reader = StoreReader::open(place.address()).unwrap();
+    let removed = reader.removed_runs().unwrap();
+    assert_eq!(removed.iter().map(|it| it.run.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert_eq!(reader.runs(&RunFilter::default()).unwrap().len(), 2);
+    assert!(damage(&reader.verify(&[]).unwrap()).is_empty());
+}
+
+#[test]
+fn what_a_principal_spent_is_that_of_its_runs_of_one_config_since_a_time() {
+    let place = StorePlace::new();
+    let store = Store::open(place.address()).unwrap();
+    ended(&store, "a");
+    ended(&store, "b");
+    let reader = StoreReader::open(place.address()).unwrap();
+    let of = |config: &str, principal: &str, since: u64| {
+        let principal = Principal(principal.into());
+        reader.spent_since(config.as_ref(), &principal, Millis(since)).unwrap()
+    };
+    let mut spent = of("/work/desk.toml", "ada", 0);
+    spent.sort_by_key(|run| run.run.clone());
+    let runs: Vec<_> = spent.iter().map(|run| (run.run.as_str(), run.started)).collect();
+    assert_eq!(runs, [("a", Millis(1_000)), ("b", Millis(1_000))]);
+    assert!(spent.iter().all(|run| (run.spent.tokens, run.spent.cost_micro_usd) == (40, 500)));
+    assert_eq!(of("/work/desk.toml", "ada", 1_003).len(), 0, "their last record is older");
+    assert_eq!(of("/work/desk.toml", "ada", 1_002).len(), 2);
+    assert_eq!(of("/work/other.toml", "ada", 0).len() + of("/work/desk.toml", "bob", 0).len(), 0);
 }
 
 #[test]

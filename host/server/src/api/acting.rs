@@ -48,7 +48,7 @@ const TEXT_MAX: usize = 128 << 10;
 pub(crate) struct StartRequest {
     pub(crate) text: String,
     /// The entry task, instead of that of the config.
-    pub(crate) task: Option<String>,
+    pub(crate) task: Option<TaskName>,
     /// The name of the config, if the person sees several.
     pub(crate) config: Option<String>,
 }
@@ -59,7 +59,7 @@ pub(crate) struct StartRequest {
 pub(crate) struct MessageRequest {
     pub(crate) text: String,
     /// The task whose agent reads it; `None` for the entry task.
-    pub(crate) task: Option<String>,
+    pub(crate) task: Option<TaskName>,
 }
 
 /// The body of a stop or a pause.
@@ -170,7 +170,6 @@ impl Server {
         session.may(Action::Start, None)?;
         check_text(&text, "text")?;
         let principal = session.identity.principal.clone();
-        let task = task.map(|task| TaskName::from(task.as_str()));
         let conversations = self.conversations();
         let config = conversations.config().as_os_str().as_encoded_bytes();
         let id = match key {
@@ -183,7 +182,8 @@ impl Server {
         if has_started().await? {
             return Ok((self.run_value(&self.until_stored(&id).await?), false));
         }
-        let input = (task.clone(), text.clone());
+        let limits = self.limits_of_start(&principal).await?;
+        let input = (task.clone(), text.clone(), limits);
         let is_new = match conversations.runs().start(&id, principal, input).await {
             Ok(is_new) => is_new,
             // A request with the key at another server of the store was first.
@@ -239,9 +239,9 @@ impl Server {
     ) -> Result<Value, Failure> {
         let row = self.run(session, Action::Say, run).await?;
         check_text(&text, "text")?;
-        let task = task.map(|task| TaskName::from(task.as_str()));
         let word = ControlCommand::Tell { task, text };
-        let message = message_of(session, row.run, word, key);
+        let message = message_of(session, row.run.clone(), word, key);
+        self.check_budget_for(&row, &message).await?;
         self.steer(move |reader| {
             let place = steering::tell(reader, &message, MOST)?;
             Ok(json!({ "state": match place {
@@ -292,8 +292,7 @@ impl Server {
         let reason = reason_of(reason, "it was paused at the server")?;
         let message = message_of(session, row.run, ControlCommand::Pause { reason }, key);
         self.steer(move |reader| {
-            let is_repeated = steering::repeated(reader, &message)?;
-            if !is_repeated {
+            if !steering::repeated(reader, &message)? {
                 let (Paused::Before | Paused::InProcess | Paused::WithoutHost) =
                     steering::pause(reader, &message, MOST)?;
             }

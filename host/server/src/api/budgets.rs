@@ -134,11 +134,13 @@ pub(super) async fn list(
     Extension(session): Extension<Session>,
 ) -> Answer {
     let (budgets, has_more) = server.open_budgets(&session).await?;
+    let day = server.persons_day(&session.identity.principal).await?;
     let runs = budgets.iter().map(|budget| {
         let mut value = budget.to_value();
         (value["run"], value["state"]) = (json!(budget.row.run), budget.row.state.word().into());
         value["spent_by_all_rooms"] = json!(budget.spent());
         value
     });
-    Ok(Json(json!({ "runs": runs.collect::<Vec<_>>(), "has_more": has_more })))
+    let today = day.map(|day| day.to_value());
+    Ok(Json(json!({ "runs": runs.collect::<Vec<_>>(), "has_more": has_more, "today": today })))
 }

@@ -8,7 +8,7 @@ use axum::http::header::{
 };
 use axum::response::{IntoResponse, Response};
 use conclave_core::setup::plugin_query::{ChannelReception, ChannelRequest, ReceivedMessage};
-use conclave_core::types::ids::{CHANNEL_PREFIX, ChannelId, Millis};
+use conclave_core::types::ids::{CHANNEL_PREFIX, ChannelId, Millis, Principal};
 use conclave_core::types::request::Inbound;
 use conclave_runtime::endpoints::HookRefusal;
 use serde_json::{Value, json};
@@ -91,14 +91,13 @@ async fn say(
 ) -> Result<Value, Failure> {
     let ReceivedMessage { id, sender, conversation, text } = message;
     let conversation = server.conversations().of_address(channel, &conversation, at).await?;
-    let handle = conversation.handle().ok_or_else(Failure::over)?;
-    let accepted = handle
-        .inbound(Inbound {
-            sender: format!("{CHANNEL_PREFIX}{channel}/{sender}"),
-            key: Some(format!("{HOOK_KEY}{channel}/{id}")),
-            ..Inbound::new(channel.clone(), text)
-        })
-        .await?;
+    let message = Inbound {
+        sender: format!("{CHANNEL_PREFIX}{channel}/{sender}"),
+        key: Some(format!("{HOOK_KEY}{channel}/{id}")),
+        ..Inbound::new(channel.clone(), text)
+    };
+    let by = Principal(format!("{CHANNEL_PREFIX}{channel}").into());
+    let accepted = server.inbound(&conversation, &by, message).await?;
     let room = conversation.room();
     Ok(json!({ "room": room, "index": accepted.index, "duplicate": accepted.duplicate }))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Html;
-use conclave_core::inspect::amounts::{bytes, money, thousands, took};
+use conclave_core::inspect::amounts::{bytes, moment, money, thousands, took};
 use conclave_core::inspect::timeline::{RowSubject, Timeline};
 use conclave_core::policy::budget::{Budget, BudgetUse, describe};
 use conclave_core::types::usage::Spent;
@@ -18,6 +18,7 @@ use super::run::fact;
 use super::text::{badge, foreign, run_path};
 use super::{PageFailure, Place, page};
 use crate::api::budgets::{RoomSpent, RunBudget};
+use crate::daily_spending::PersonsDay;
 use crate::http::Server;
 use crate::sessions::Session;
 
@@ -29,7 +30,8 @@ pub(super) async fn list(
     Extension(session): Extension<Session>,
 ) -> Result<Html<String>, PageFailure> {
     let (budgets, has_more) = server.open_budgets(&session).await?;
-    Ok(page("Budgets", Place::Budgets, &session, &view(&budgets, has_more)))
+    let day = server.persons_day(&session.identity.principal).await?;
+    Ok(page("Budgets", Place::Budgets, &session, &view(day.as_ref(), &budgets, has_more)))
 }
 
 pub(super) async fn of_run(
@@ -42,11 +44,12 @@ pub(super) async fn of_run(
     Ok(part(RunPart::Budget, &budget.row, &session, &run_view(&budget, &folded.timeline)))
 }
 
-pub(super) fn view(budgets: &[Arc<RunBudget>], has_more: bool) -> Markup {
+pub(super) fn view(day: Option<&PersonsDay>, budgets: &[Arc<RunBudget>], has_more: bool) -> Markup {
     let all = budgets.iter().fold(Spent::default(), |all, budget| all.plus(budget.spent()));
     html! {
         h1 { "Budgets" }
         div data-live {
+            @if let Some(day) = day { (today(day)) }
             @if budgets.is_empty() {
                 p.empty { "No run is under way. The page of a run has what it has spent." }
             } @else {
@@ -59,6 +62,20 @@ pub(super) fn view(budgets: &[Arc<RunBudget>], has_more: bool) -> Markup {
                 ol.parts {
                     @for budget in budgets { li id={ "b-" (budget.row.run) } { (of_list(budget)) } }
                 }
+            }
+        }
+    }
+}
+
+/// What the reader's own runs spend today.
+fn today(day: &PersonsDay) -> Markup {
+    html! {
+        section.today aria-label="Your runs today" {
+            h2 { "Your runs today" }
+            (budget_bars(&day.budget.uses(&day.spent)))
+            @match day.check() {
+                Ok(()) => { p.faint { "The day ends at " (moment(day.day.until)) " UTC." } }
+                Err(refusal) => { p { (refusal) "." } }
             }
         }
     }

@@ -68,7 +68,7 @@ fn every_code_has_a_row_in_troubleshooting() {
         Error, Abandoned, NotStarted, Interrupted);
     check(&page, "Faults of a plugin", faults.map(|fault| fault.as_str().to_owned()));
     let refusals = all!(RefusalCode: RoomNotFound, RoomClosed, UnknownAgent, NotGranted, EmptyTask, BadArguments, LimitReached,
-        UnknownChannel, ChannelNotShared, UnknownTask, TaskEnded, NoAccess, RateLimited, ChainDepth, Blocked, Busy, ObserverStopped, KeyReused);
+        UnknownChannel, ChannelNotShared, UnknownTask, TaskEnded, NoAccess, RateLimited, BudgetUsedUp, ChainDepth, Blocked, Busy, ObserverStopped, KeyReused);
     check(&page, "Refused requests and delegations", refusals.map(|code| word(&json!(code))));
     let problems = ProblemCode::ALL.iter().map(|code| word(&json!(code)));
     check(&page, "A config that is refused", problems);

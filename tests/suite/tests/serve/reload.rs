@@ -16,12 +16,12 @@ fn config(description: &str, people: &str) -> String {
     format!("{}{WEB}{people}\n", stepping("agent_echo", "", &task))
 }
 
-fn log(rig: &Rig) -> String {
+pub(super) fn log(rig: &Rig) -> String {
     std::fs::read_to_string(rig.folder().join("serve.log")).unwrap_or_default()
 }
 
 /// Asks the server to read its configs again, and waits until its log has these words once more.
-fn reload(rig: &Rig, served: &Served, words: &str) {
+pub(super) fn reload(rig: &Rig, served: &Served, words: &str) {
     let before = log(rig).matches(words).count();
     let process = Pid::from_raw(i32::try_from(served.process()).expect("it fits"));
     kill_process(process.expect("a process"), Signal::HUP).expect("it is there");

@@ -2,6 +2,7 @@
 //! change nothing.
 
 mod certificate;
+mod running;
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -168,11 +169,13 @@ fn listening(args: &CheckedServer) -> Finding {
     const WHAT: &str = "listen";
     match TcpListener::bind(args.listen) {
         Ok(_) => Finding::ok(WHAT, format!("{} is free", args.listen)),
-        Err(error) => Finding::note(
-            WHAT,
-            format!("{} cannot be listened on now: {error}", args.listen),
-            "if that is the server itself, all is well; otherwise name another port: --listen",
-        ),
+        Err(error) => running::finding(WHAT, args).unwrap_or_else(|| {
+            Finding::note(
+                WHAT,
+                format!("{} cannot be listened on now: {error}", args.listen),
+                "if that is the server itself, all is well; otherwise name another port: --listen",
+            )
+        }),
     }
 }
 

@@ -9,7 +9,7 @@ use conclave_core::config::{Config, changes};
 use conclave_core::setup::Setup;
 use conclave_core::types::ids::ChannelId;
 use conclave_runtime::{Host, Prepared};
-use conclave_server::{Gateway, People};
+use conclave_server::{Gateway, NextConfig, People};
 use serde_json::json;
 
 use super::configs::{ServedConfig, web_channels};
@@ -17,6 +17,7 @@ use super::service::ServiceManager;
 use crate::args::OutputArgs;
 use crate::program::error::CliError;
 use crate::state::setup::{self, Models};
+use crate::ui::log::LogFields;
 use crate::ui::screen::Screen;
 use crate::ui::show::{BAD, FAINT, paint, show_path};
 use crate::ui::stdout;
@@ -148,9 +149,10 @@ impl ConfigReloader {
         let (mut next, mut changes) = (Vec::new(), Vec::new());
         for (running, read) in self.configs.iter_mut().zip(all) {
             running.setup = Arc::clone(read.prepared.setup());
-            next.push((read.prepared, read.people));
-            running.config = read.config;
-            changes.push((running.name.clone(), read.changes));
+            let ReadConfig { config, prepared, people, changes: of_config } = read;
+            next.push(NextConfig { prepared, server: config.server.clone(), people });
+            running.config = config;
+            changes.push((running.name.clone(), of_config));
         }
         let gateway = gateway.clone();
         // It reads the file of tokens.
@@ -161,11 +163,14 @@ impl ConfigReloader {
 
     fn report(&self, changes: &[(String, Vec<String>)]) {
         for (name, changes) in changes {
+            let fields =
+                LogFields { config: Some(name.clone()), ..LogFields::of("config-reloaded") };
             let changes = match changes.as_slice() {
                 [] => "nothing is different".to_owned(),
                 changes => changes.join(", "),
             };
-            self.screen.line(paint(FAINT, format_args!("{name} was read again: {changes}")));
+            let what = format_args!("{name} was read again: {changes}");
+            self.screen.log_line(&fields, paint(FAINT, what));
         }
         let value =
             |(name, changes): &(String, Vec<String>)| json!({ "config": name, "changed": changes });
@@ -175,7 +180,8 @@ impl ConfigReloader {
 
     fn report_refusal(&self, error: &CliError) {
         let what = format!("the configs were not read again, and those before stay: {error}");
-        self.screen.notice(format_args!("{} {what}", paint(BAD, "error:")));
+        let fields = LogFields::of("reload-refused");
+        self.screen.log_notice(&fields, format_args!("{} {what}", paint(BAD, "error:")));
         self.queue(json!({ "type": "reload-refused", "error": error.to_string() }));
     }
 

@@ -45,6 +45,11 @@ impl Room {
                 return;
             }
         }
+        if let Some(reason) = &inbound.over_budget {
+            let refusal = Refusal::new(RefusalCode::BudgetUsedUp, reason.as_str());
+            self.channels.refuse_inbound(&mut self.cx, request, &inbound, refusal);
+            return;
+        }
         if inbound.chain_depth >= CHAIN_DEPTH_MAX {
             let message = format!(
                 "{CHAIN_DEPTH_MAX} automatic answers led to this one, and no more than that may follow one another"

@@ -15,17 +15,18 @@ use conclave_core::overlay::apply::ChangeDecision;
 use conclave_core::overlay::apply::summarized;
 use conclave_core::protocol::event::Record;
 use conclave_core::types::ids::{ControlId, Millis, Principal, RoomId};
+use conclave_core::types::usage::Spent;
 use rusqlite::Connection;
 use serde::Serialize;
 
 pub use self::run_records::{NoRunPosition, RunPosition, RunRecord};
-pub use self::totals::RunTotals;
+pub use self::totals::{RunSpent, RunTotals};
 
 #[cfg(feature = "postgres")]
 use super::overlays;
 use super::rows::{DamagedRow, QuestionRow, RoomRow, RunRow, WaitRow};
 use super::sql::{Sql, SqlResult};
-use super::writer::StoreCheck;
+use super::writer::{RemovedRun, StoreCheck};
 use super::{ControlMessage, Mail, StoreAddress, StoreError, lock, reached, read, schema, wal};
 use crate::storage::overlay;
 
@@ -176,6 +177,11 @@ impl StoreReader {
         self.of(lists::find(&*self.tables, name))
     }
 
+    /// Returns the runs that retention removed, the oldest removal first.
+    pub fn removed_runs(&self) -> Result<Vec<RemovedRun>, StoreError> {
+        self.of(checks::removed_runs(&*self.tables))
+    }
+
     /// Returns the rooms of a run, the root first.
     pub fn rooms(&self, run: &RoomId) -> Result<Vec<RoomRow>, StoreError> {
         self.of(lists::rooms(self, run))
@@ -222,6 +228,22 @@ impl StoreReader {
     /// Returns the figures of all runs of a config, which is an absolute path.
     pub fn run_totals(&self, config: &Path) -> Result<RunTotals, StoreError> {
         self.of(totals::run_totals(self, config))
+    }
+
+    /// Returns the runs of a principal and a config, which is an absolute path, with a record since
+    /// this time, and what each has spent since its start.
+    pub fn spent_since(
+        &self,
+        config: &Path,
+        principal: &Principal,
+        since: Millis,
+    ) -> Result<Vec<RunSpent>, StoreError> {
+        self.of(totals::spent_since(&*self.tables, (config, principal), since))
+    }
+
+    /// Returns what a run had spent before a moment, from its records.
+    pub fn spent_before(&self, run: &RoomId, at: Millis) -> Result<Spent, StoreError> {
+        totals::spent_before(self, run, at)
     }
 
     /// Returns the records as lines of JSON in the format of a JSON-lines journal, of any rules

@@ -19,9 +19,8 @@ mod retention;
 mod sqlite;
 mod thread;
 
-use std::path::Path;
-#[cfg(feature = "postgres")]
-use std::path::PathBuf;
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
 #[cfg(feature = "postgres")]
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -59,8 +58,25 @@ pub struct Retention {
     pub before: Option<Millis>,
     /// The number of newest runs that stay.
     pub runs: Option<usize>,
+    /// The config of the runs, as an absolute path. With it the runs of others neither count nor go.
+    pub config: Option<PathBuf>,
+    /// The maximum number of runs that one collection removes, the oldest first. Commits wait for
+    /// its end.
+    pub most: Option<usize>,
     /// Whether runs are only counted and not removed.
     pub dry: bool,
+}
+
+impl Retention {
+    /// The config as the engines compare it; empty for every config.
+    fn config_text(&self) -> Cow<'_, str> {
+        self.config.as_deref().map(Path::to_string_lossy).unwrap_or_default()
+    }
+
+    /// Whether this many runs are as many as one collection may remove.
+    fn is_full(&self, removed: usize) -> bool {
+        self.most.is_some_and(|most| removed >= most)
+    }
 }
 
 /// The removed runs and their totals.

@@ -287,7 +287,7 @@ impl RemovedRuns {
 }
 
 /// Returns the runs that are noted as removed, oldest first.
-fn removed_runs(tables: &dyn Sql) -> SqlResult<Vec<RemovedRun>> {
+pub(super) fn removed_runs(tables: &dyn Sql) -> SqlResult<Vec<RemovedRun>> {
     let all = "SELECT run, max(at) FROM removed GROUP BY run ORDER BY 2, 1";
     tables.rows(all, &[], |row| {
         Ok(RemovedRun { run: RoomId::from(row.get::<String>(0)?), at: Millis(row.get(1)?) })

@@ -3,9 +3,17 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use conclave_core::inspect::timeline::TimelineFold;
+use conclave_core::types::ids::{Millis, Principal, RoomId};
+use conclave_core::types::usage::Spent;
+
 use super::StoreReader;
 use super::lists;
-use crate::storage::store::sql::SqlResult;
+use crate::storage::store::StoreError;
+use crate::storage::store::sql::{Sql, SqlResult};
+
+/// Records that are read at once.
+const RECORDS: u64 = 500;
 
 /// The runs of a config in figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +30,77 @@ pub struct RunTotals {
     pub records: u64,
     /// The calls and limits that wait for an approver.
     pub approvals: u64,
+}
+
+/// What a run has spent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunSpent {
+    /// The root room.
+    pub run: RoomId,
+    /// The time of its first record.
+    pub started: Millis,
+    /// The tokens and the cost of all its rooms, also of those that have not ended.
+    pub spent: Spent,
+}
+
+/// The runs of a principal with a record since this time. An ended room below has its part in that of
+/// its parent.
+pub(super) fn spent_since(
+    tables: &dyn Sql,
+    (config, principal): (&Path, &Principal),
+    since: Millis,
+) -> SqlResult<Vec<RunSpent>> {
+    let part = |column: &str| {
+        format!(
+            "CAST(sum(CASE WHEN parent IS NULL OR ended IS NULL THEN {column} ELSE 0 END) AS BIGINT)"
+        )
+    };
+    let runs = format!(
+        "SELECT run, min(started), {}, {} FROM rooms WHERE run IN
+             (SELECT room FROM rooms WHERE parent IS NULL AND config = ?1 AND principal = ?2)
+         GROUP BY run HAVING max(changed) >= ?3",
+        part("tokens"),
+        part("cost_micro_usd"),
+    );
+    let config = config.to_string_lossy();
+    tables.rows(&runs, &[(&*config).into(), (&*principal.0).into(), since.0.into()], |row| {
+        let (tokens, cost_micro_usd) = (row.get(2)?, row.get(3)?);
+        Ok(RunSpent {
+            run: RoomId::from(row.get::<String>(0)?),
+            started: Millis(row.get(1)?),
+            spent: Spent { tokens, cost_micro_usd, ..Spent::default() },
+        })
+    })
+}
+
+/// Folds the records of a run before a moment.
+pub(super) fn spent_before(
+    reader: &StoreReader,
+    run: &RoomId,
+    at: Millis,
+) -> Result<Spent, StoreError> {
+    let mut fold = TimelineFold::default();
+    for row in reader.rooms(run)?.into_iter().filter(|row| row.started < at) {
+        let mut next = 0;
+        loop {
+            let records = reader.records_from(&row.room, next, RECORDS)?;
+            let (read, is_late) = (records.len() as u64, records.iter().any(|it| it.at >= at));
+            next += read;
+            let earlier = records.into_iter().filter(|record| record.at < at);
+            earlier.for_each(|record| fold.take(&row.room, record));
+            if is_late || read < RECORDS {
+                break;
+            }
+        }
+    }
+    let mut all = Spent::default();
+    for (index, room) in fold.rooms().enumerate() {
+        // An ended room below has its part in that of its parent.
+        if index == 0 || room.outcome().is_none() {
+            all = all.plus(room.spent());
+        }
+    }
+    Ok(all)
 }
 
 pub(super) fn run_totals(reader: &StoreReader, config: &Path) -> SqlResult<RunTotals> {

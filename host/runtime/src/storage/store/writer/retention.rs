@@ -26,6 +26,9 @@ pub(super) fn collect(
 ) -> SqlResult<Collected> {
     let mut collected = Collected::default();
     for run in runs(tables, keep)?.into_iter().filter(|run| !live.contains(run.as_str())) {
+        if keep.is_full(collected.runs.len()) {
+            break;
+        }
         if has_changes(&run) {
             collected.remaining_runs.push(RoomId::from(run));
             continue;
@@ -69,14 +72,15 @@ fn runs(tables: &dyn Sql, keep: &Retention) -> SqlResult<Vec<String>> {
     }
     let before = keep.before.map_or(i64::MAX, |before| i64::try_from(before.0).unwrap_or(i64::MAX));
     let newest = keep.runs.map_or(0, |runs| i64::try_from(runs).unwrap_or(i64::MAX));
-    let order = tables.engine().room_order();
+    let (order, config) = (tables.engine().room_order(), keep.config_text());
+    let of_config = "parent IS NULL AND (?3 = '' OR config = ?3)";
     let ended = format!(
-        "SELECT room FROM rooms WHERE parent IS NULL AND ended < ?1
+        "SELECT room FROM rooms WHERE {of_config} AND ended < ?1
          AND NOT EXISTS (SELECT 1 FROM rooms AS other WHERE other.run = rooms.run AND other.ended IS NULL)
-         AND room NOT IN (SELECT room FROM rooms WHERE parent IS NULL ORDER BY started DESC, {order} DESC LIMIT ?2)
+         AND room NOT IN (SELECT room FROM rooms WHERE {of_config} ORDER BY started DESC, {order} DESC LIMIT ?2)
          ORDER BY started, {order}"
     );
-    tables.rows(&ended, &[before.into(), newest.into()], |row| row.get(0))
+    tables.rows(&ended, &[before.into(), newest.into(), (&*config).into()], |row| row.get(0))
 }
 
 fn remove(tables: &dyn Sql, run: &str, collected: &mut Collected) -> SqlResult<()> {

@@ -18,11 +18,12 @@ const FEW: i64 = 10_000;
 const PART: i64 = 8;
 
 /// The ended runs to remove, oldest first, each locked against a host that would take it.
-const RUNS: &str = "SELECT room FROM rooms WHERE parent IS NULL AND ended < ?1
+const RUNS: &str = "SELECT room FROM rooms WHERE parent IS NULL AND (?4 = '' OR config = ?4) AND ended < ?1
     AND NOT EXISTS (SELECT 1 FROM rooms AS other WHERE other.run = rooms.run AND other.ended IS NULL)
     AND NOT EXISTS (SELECT 1 FROM hosts WHERE hosts.host = rooms.host AND hosts.host <> ?3
         AND hosts.until > clock_timestamp())
-    AND room NOT IN (SELECT room FROM rooms WHERE parent IS NULL ORDER BY started DESC, number DESC LIMIT ?2)
+    AND room NOT IN (SELECT room FROM rooms WHERE parent IS NULL AND (?4 = '' OR config = ?4)
+        ORDER BY started DESC, number DESC LIMIT ?2)
     ORDER BY started, number FOR UPDATE";
 
 /// A reference is a digest in the JSON of an event or of its parts, or in a message to a run. Those of
@@ -99,7 +100,11 @@ pub(super) fn collect(
     if is_bounded {
         let before = keep.before.map_or(i64::MAX, |at| i64::try_from(at.0).unwrap_or(i64::MAX));
         let newest = keep.runs.map_or(0, |runs| i64::try_from(runs).unwrap_or(i64::MAX));
-        for row in link.rows(RUNS, &[&before, &newest, &host])? {
+        let config = keep.config_text();
+        for row in link.rows(RUNS, &[&before, &newest, &host, &&*config])? {
+            if keep.is_full(collected.runs.len()) {
+                break;
+            }
             let run = RoomId::from(row.try_get::<_, String>(0)?);
             if live.contains(&run) {
                 continue;
