@@ -294,6 +294,14 @@ impl RunOutlook {
         }
         let counts = |row: &&WaitRow| row.wait.at.is_none_or(|at| at >= self.dropped_before);
         let waits = waits.iter().filter(counts).map(|row| (&row.room, &row.wait));
+        // A room that this host has not reopened yet waits for nothing by its rows, but for the timer
+        // of its limit, and may be in the middle of a step. Its first record here has the new epoch.
+        let reopened_later = "SELECT 1 FROM rooms JOIN events ON events.room = rooms.room
+            AND events.seq = rooms.records - 1
+            WHERE rooms.run = ?1 AND rooms.ended IS NULL AND events.epoch < rooms.epoch";
+        if tables.first(reopened_later, &[run.as_str().into()], |_| Ok(()))?.is_some() {
+            return Ok(None);
+        }
         // By the clock that a claim goes by. By another one, a run could be asleep and due at once.
         Ok(Sleep::of(waits, now(tables)?))
     }
