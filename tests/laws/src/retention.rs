@@ -10,7 +10,8 @@ use crate::{
     LawResult, TestedHost, TestedStore, ensure_equal, open, open_as_many, reader_of, store_of,
 };
 
-const ALL: Retention = Retention { before: None, runs: Some(0), dry: false };
+const ALL: Retention =
+    Retention { before: None, runs: Some(0), config: None, most: None, dry: false };
 
 fn end(host: &dyn TestedHost, run: &str) -> LawResult<OpenRoom> {
     let mut room = OpenRoom::with_records(host, run, 2)?;

@@ -20,8 +20,8 @@ use crate::mcp::data;
 
 fn host(rig: &Rig) -> Host {
     let home = rig.root().join("home");
-    std::fs::create_dir_all(home.join(".ssh")).unwrap();
-    std::fs::write(home.join(".ssh/id"), "TOP-SECRET").unwrap();
+    std::fs::create_dir_all(home.join(".ssh")).expect("a folder");
+    std::fs::write(home.join(".ssh/id"), "TOP-SECRET").expect("a file");
     let servers = Servers::new(|name| std::env::var(name).ok());
     let launcher = ProgramLauncher {
         program: program(),
@@ -31,7 +31,8 @@ fn host(rig: &Rig) -> Host {
     let (servers, launcher) = (Some(Arc::new(servers) as _), Some(launcher));
     let agent = Plugin::agent("agent", |_| async { Ok(native::finish("")) });
     let native = vec![agent];
-    Host::new(HostOptions { native, servers, launcher, ..HostOptions::default() }).unwrap()
+    Host::new(HostOptions { native, servers, launcher, ..HostOptions::default() })
+        .expect("a test can do that")
 }
 
 /// A server that obeys, with these keys of its source and these lines of its plugin.
@@ -85,7 +86,7 @@ fn all(
         for code in codes {
             let arguments = json!({ "code": code });
             let run = prepared.call_tool("it.run", arguments, RunOptions::default()).await;
-            let run = run.unwrap();
+            let run = run.expect("a run");
             answers.push(run.answer.map(|outcome| outcome.content.unwrap_or_default()));
             denials.extend(run.report.denials);
         }
@@ -96,12 +97,16 @@ fn all(
 /// What one piece of code prints.
 fn prints(rig: &Rig, keys: &str, lines: &str, code: &str) -> String {
     let (answers, _) = all(rig, &config(rig, keys, lines), &[code]);
-    answers.into_iter().next().unwrap().unwrap_or_else(|error| panic!("{error:?}"))
+    answers
+        .into_iter()
+        .next()
+        .expect("a test can do that")
+        .unwrap_or_else(|error| panic!("{error:?}"))
 }
 
 /// Python that prints what becomes of each expression.
 fn each(expressions: &[&str]) -> String {
-    let expressions = serde_json::to_string(expressions).unwrap();
+    let expressions = serde_json::to_string(expressions).expect("JSON");
     format!(
         "import os, socket\nfor it in {expressions}:\n  try: print('REACHED', it, eval(it))\n  except OSError as error: print(type(error).__name__)\n"
     )
@@ -240,8 +245,8 @@ fn what_left_the_group_of_a_server_ends_with_it() {
 
 /// A server of HTTP that counts its connections and answers each with `hello`.
 fn site() -> (u16, Arc<std::sync::Mutex<Vec<String>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let port = listener.local_addr().expect("its address").port();
     let heads = Arc::<std::sync::Mutex<Vec<String>>>::default();
     let seen = Arc::clone(&heads);
     std::thread::spawn(move || {
@@ -254,7 +259,9 @@ fn site() -> (u16, Arc<std::sync::Mutex<Vec<String>>>) {
                     Ok(read) => head.extend_from_slice(&buffer[..read]),
                 }
             }
-            seen.lock().unwrap().push(String::from_utf8_lossy(&head).into_owned());
+            seen.lock()
+                .expect("a test can do that")
+                .push(String::from_utf8_lossy(&head).into_owned());
             let answer = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
             let _ = connection.write_all(answer.as_bytes());
         }

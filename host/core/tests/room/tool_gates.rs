@@ -164,12 +164,12 @@ fn agent_reads(recorded: &Recorded) -> String {
 
 /// Asserts that nothing outside the journal and the questions to gates holds the key.
 fn assert_key_is_withheld(recorded: &Recorded) {
-    let notices = serde_json::to_string(&recorded.notices).unwrap();
+    let notices = serde_json::to_string(&recorded.notices).expect("JSON");
     assert!(!notices.contains(KEY), "{notices}");
     let effects: Vec<String> =
         recorded.effects.iter().map(|effect| format!("{effect:?}")).collect();
     assert!(!effects.join("\n").contains(KEY), "{effects:?}");
-    let room = serde_json::to_string(&recorded.room).unwrap();
+    let room = serde_json::to_string(&recorded.room).expect("JSON");
     assert!(!room.contains(KEY), "the room still knows it");
 }
 

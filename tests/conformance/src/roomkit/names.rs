@@ -88,7 +88,7 @@ pub(super) fn refusal(ours: RefusalCode) -> &'static str {
         RefusalCode::NotGranted => "not_granted",
         RefusalCode::EmptyTask => "empty_task",
         RefusalCode::BadArguments => "bad_arguments",
-        RefusalCode::LimitReached => "limit_reached",
+        RefusalCode::LimitReached | RefusalCode::BudgetUsedUp => "limit_reached",
         RefusalCode::ChannelNotShared => "channel_not_shared",
         RefusalCode::UnknownTask => "unknown_task",
         RefusalCode::TaskEnded => "task_ended",

@@ -96,8 +96,12 @@ struct Served(Child, String);
 impl Served {
     fn start(rig: &Rig) -> Self {
         let mut command = rig.conclave(&["mcp", "c.toml", "--http", "127.0.0.1:0"]);
-        let mut child =
-            command.args(SERVED).stderr(Stdio::piped()).stdin(Stdio::null()).spawn().unwrap();
+        let mut child = command
+            .args(SERVED)
+            .stderr(Stdio::piped())
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("a test can do that");
         let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
         let address = lines.by_ref().map_while(Result::ok).find_map(|line| {
             let (_, rest) = line.split_once(" at http://")?;

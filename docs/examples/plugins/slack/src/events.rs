@@ -9,13 +9,9 @@ use serde::Deserialize;
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Callback {
     /// The proof, at set-up, that the address is ours.
-    UrlVerification {
-        challenge: String,
-    },
-    EventCallback {
-        event_id: String,
-        event: Event,
-    },
+    UrlVerification { challenge: String },
+    #[serde(rename = "event_callback")]
+    Happened { event_id: String, event: Event },
     #[serde(other)]
     Other,
 }
@@ -44,7 +40,7 @@ pub(crate) fn read(body: &[u8]) -> Result<Reception> {
         Callback::UrlVerification { challenge } => {
             Reception::Answer(HttpAnswer { body_type: AnswerType::Text, body: challenge })
         }
-        Callback::EventCallback { event_id, event } => {
+        Callback::Happened { event_id, event } => {
             Reception::Messages(message(event_id, event).into_iter().collect())
         }
         Callback::Other => Reception::Messages(Vec::new()),

@@ -467,7 +467,7 @@ fn a_run_is_removed_only_if_an_audit_chain_says_so() {
     assert_eq!(commit(&mut one, &[write("stays", 1, 2..3)]), []);
     let all = Retention { runs: Some(0), ..Retention::default() };
     let none = HashSet::new();
-    let dry = Retention { dry: true, ..all };
+    let dry = Retention { dry: true, ..all.clone() };
     assert_eq!(two.collect(&dry, &none, &none_stored()).unwrap().runs, [RoomId::from("gone")]);
     assert_eq!(database.number("SELECT count(*) FROM audit"), 6, "a dry run notes nothing");
     for _ in 0..2 {
