@@ -8,6 +8,7 @@ use conclave_sdk::{Error, Result, config, fetch, kv};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
+#[serde(default)]
 struct Settings {
     /// What it does with messages: `log`, `fetch`, `later`, `fail`, `spin` or `trap`.
     send: String,
@@ -15,6 +16,13 @@ struct Settings {
     /// `spin` or `trap`.
     receive: String,
     url: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let url = "https://a.example/x".to_owned();
+        Self { send: "log".to_owned(), receive: "read".to_owned(), url }
+    }
 }
 
 struct Hostile;

@@ -31,8 +31,7 @@ fn host(rig: &Rig) -> Host {
     let (servers, launcher) = (Some(Arc::new(servers) as _), Some(launcher));
     let agent = Plugin::agent("agent", |_| async { Ok(native::finish("")) });
     let native = vec![agent];
-    Host::new(HostOptions { native, servers, launcher, ..HostOptions::default() })
-        .expect("a test can do that")
+    Host::new(HostOptions { native, servers, launcher, ..HostOptions::default() }).expect("a host")
 }
 
 /// A server that obeys, with these keys of its source and these lines of its plugin.
@@ -100,7 +99,7 @@ fn prints(rig: &Rig, keys: &str, lines: &str, code: &str) -> String {
     answers
         .into_iter()
         .next()
-        .expect("a test can do that")
+        .expect("a test's own part")
         .unwrap_or_else(|error| panic!("{error:?}"))
 }
 
@@ -260,7 +259,7 @@ fn site() -> (u16, Arc<std::sync::Mutex<Vec<String>>>) {
                 }
             }
             seen.lock()
-                .expect("a test can do that")
+                .expect("a test's own part")
                 .push(String::from_utf8_lossy(&head).into_owned());
             let answer = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
             let _ = connection.write_all(answer.as_bytes());

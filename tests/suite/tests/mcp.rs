@@ -150,11 +150,8 @@ fn ended_with_its_host(line: &str, processes: usize) {
         .with_file("replies.json", replies.to_string());
     for signal in ["-KILL", "-TERM"] {
         let mut command = rig.conclave(&["run", "go"]);
-        let mut host = command
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("a test can do that");
+        let mut host =
+            command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a test's own part");
         until("the call", || (holding(&marker) == processes).then_some(()));
         let sent = bare("kill").args([signal, &host.id().to_string()]).status();
         assert!(sent.is_ok_and(|sent| sent.success()));

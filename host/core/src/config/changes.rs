@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn each_change_has_the_name_of_its_key_and_lines_that_moved_are_none() {
-        let ask = "[[policy]]\ntool = \"a.b\"\ndecide = \"ask\"\n";
+        let ask = "[[policy]]\ntool = \"chat.*\"\ndecide = \"ask\"\n";
         let channel = "[channels.web]\nkind = \"web\"\n";
         let before = parse(&format!("{CONFIG}{ask}{channel}"));
         for (text, names) in [

@@ -330,7 +330,7 @@ mod tests {
         for (lines, code) in [
             ("[server.keep]\n", ProblemCode::MissingKey),
             ("[server.keep]\ndays = 0\n", ProblemCode::OutOfRange),
-            ("[server.keep]\nhours = 3\n", ProblemCode::UnknownKey),
+            ("[server.keep]\ndays = 3\nhours = 3\n", ProblemCode::UnknownKey),
             ("[server.daily_budget]\ntokens = 0\n", ProblemCode::OutOfRange),
             ("[server.daily_budget.people]\nada = 3\n", ProblemCode::WrongType),
             ("[server.daily_budget.people.ada]\nturns = 3\n", ProblemCode::UnknownKey),

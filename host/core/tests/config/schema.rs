@@ -105,6 +105,7 @@ fn config_with(key: &ConfigKey, value: &str) -> String {
             );
         }
         ("channels.NAME", "kind" | "access" | "visibility" | "muted" | "rate" | "simulate") => "",
+        ("channels.NAME", "plugin" | "senders") => "kind = \"plugin\"\n",
         ("channels.NAME", _) => "kind = \"webhook\"\n",
         ("channels.NAME.secret", _) => {
             return format!(

@@ -63,7 +63,7 @@ async fn prepared(
     let options = HostOptions { native: vec![desk, pager], secrets, ..HostOptions::default() };
     let text = format!(
         "entry = \"desk\"\n[plugins.desk]\nsource = \"native:desk\"\n[plugins.pager]\n\
-         source = \"native:pager\"\n[tasks.desk]\nagent = \"desk\"\n[channels.people]\n\
+         source = \"native:pager\"\n[tasks.desk]\nagent = \"desk\"\n[channels.duty]\n\
          kind = \"plugin\"\nplugin = \"pager\"\nsenders = [\"ada\"]\n\
          secret = {{ env = \"PAGER\" }}\n{lines}\n"
     );
@@ -78,7 +78,7 @@ fn open(prepared: &Prepared, options: RunOptions) -> (RoomHandle, RoomGuard) {
 fn hello() -> Announcement {
     Announcement {
         content: "Hello.".to_owned(),
-        channel: Some("people".into()),
+        channel: Some("duty".into()),
         key: Some("hello".to_owned()),
         ..Announcement::default()
     }
@@ -128,9 +128,9 @@ async fn attempts_have_one_id_and_end_as_the_plugin_knows() {
 #[tokio::test]
 async fn a_conversation_has_the_address_of_its_principal_on_this_channel_alone() {
     for (principal, address) in [
-        ("channel:people/C1:17", Some("C1:17")),
-        ("channel:people", None),
-        ("channel:peoples/C1", None),
+        ("channel:duty/C1:17", Some("C1:17")),
+        ("channel:duty", None),
+        ("channel:dutys/C1", None),
         ("channel:other/C1", None),
         ("operator", None),
     ] {
@@ -150,7 +150,7 @@ async fn receive(prepared: &Prepared, token: &str, body: &str) -> Result<Vec<Str
         time: 1,
     };
     let calls = &**prepared.calls();
-    match prepared.endpoints().receive(calls, &"people".into(), request).await? {
+    match prepared.endpoints().receive(calls, &"duty".into(), request).await? {
         ChannelReception::Messages { messages } => {
             Ok(messages.into_iter().map(|message| message.text).collect())
         }

@@ -101,7 +101,7 @@ impl Served {
             .stderr(Stdio::piped())
             .stdin(Stdio::null())
             .spawn()
-            .expect("a test can do that");
+            .expect("a test's own part");
         let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
         let address = lines.by_ref().map_while(Result::ok).find_map(|line| {
             let (_, rest) = line.split_once(" at http://")?;

@@ -340,8 +340,8 @@ fn the_events_alone_are_what_a_script_fetches() {
         "{}",
         list.text
     );
-    assert!(!list.text.contains("class=\"lanes\""), "{}", list.text);
-    assert!(served.get(&run).text.contains("class=\"lanes\""));
+    assert!(!list.text.contains("class=\"tasks\""), "{}", list.text);
+    assert!(served.get(&run).text.contains("class=\"tasks\""));
 }
 
 #[test]

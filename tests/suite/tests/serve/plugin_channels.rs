@@ -168,7 +168,8 @@ fn a_hostile_plugin_brings_no_message_that_was_not_verified_or_has_another_form(
         ("spin", SECRET, &failed),
         ("trap", SECRET, &failed),
     ] {
-        let grants = "grants.kv = \"64 KiB\"\ngrants.fetch = [\"https://a.example/*\"]\nlimits.cpu = \"100 ms\"";
+        let grants =
+            "grants.kv = true\ngrants.fetch = [\"https://a.example/*\"]\nlimits.cpu = \"100 ms\"";
         let rig = hostile(&format!("receive = \"{mode}\""), grants);
         let served = Served::start(&rig, &[]);
         let response = post(&served, "m1", token, "U1 hello");

@@ -76,8 +76,19 @@ impl Lookup<'_> {
         }
         let folders = self.path.unwrap_or("/usr/bin:/bin").split(':').map(Path::new);
         let found = folders.filter(|folder| folder.is_absolute()).map(|folder| folder.join(name));
-        let mut found = found.filter(|path| path.is_file());
-        found.next().ok_or_else(|| format!("{} on the PATH", missing()))
+        let found: Vec<PathBuf> = found.filter(|path| path.is_file()).collect();
+        if let Some(program) = found.iter().find_map(|path| behind_shim(path)) {
+            return Ok(program);
+        }
+        Err(found.first().map_or_else(
+            || format!("{} on the PATH", missing()),
+            |shim| {
+                format!(
+                    "{} only finds a program by rules of its own; write the path of the program behind it",
+                    shim.display()
+                )
+            },
+        ))
     }
 
     /// The program of a package that `npx` has installed, and the arguments behind its name. The
@@ -258,6 +269,21 @@ fn package_of(script: &Path) -> Option<PathBuf> {
     modules.or_else(declared).map(Path::to_owned)
 }
 
+/// Returns the program behind a file of the `PATH`. In a folder `shims`, version managers keep
+/// scripts that look for one; of those of pyenv and its like, the version that is set for the user
+/// is found as they find it. The sandbox has none of their files.
+fn behind_shim(path: &Path) -> Option<PathBuf> {
+    let Some(folder) = path.parent().filter(|folder| folder.ends_with("shims")) else {
+        return Some(path.to_owned());
+    };
+    let manager = folder.parent()?;
+    let version = std::fs::read_to_string(manager.join("version")).ok()?;
+    let version = version.split_whitespace().next()?;
+    let is_plain = version.starts_with(|first: char| first.is_ascii_alphanumeric());
+    let versions = manager.join("versions").join(version).join("bin");
+    Some(versions.join(path.file_name()?)).filter(|program| is_plain && program.is_file())
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
@@ -310,6 +336,22 @@ mod tests {
     }
 
     #[test]
+    fn the_program_behind_a_shim_is_run() {
+        let machine = Machine::new(&[
+            ("home/bin/shims/python3", "#!/usr/bin/env bash\n"),
+            ("home/bin/shims/other", "#!/usr/bin/env bash\n"),
+            ("home/bin/version", "3.12.1\n"),
+            ("home/bin/versions/3.12.1/bin/python3", "\u{7f}ELF"),
+        ]);
+        let shims = machine.path("home/bin/shims");
+        let program = behind_shim(&shims.join("python3"));
+        assert_eq!(program, Some(machine.path("home/bin/versions/3.12.1/bin/python3")));
+        assert_eq!(behind_shim(&shims.join("other")), None);
+        let plain = machine.path("home/bin/python3");
+        assert_eq!(behind_shim(&plain), Some(plain.clone()));
+    }
+
+    #[test]
     fn an_environment_of_python_is_read_with_the_libraries_behind_it() {
         let machine = Machine::new(&[
             ("base/bin/python3.12", "\u{7f}ELF"),
@@ -325,7 +367,8 @@ mod tests {
         let expected = ["home/venv", "base/lib/python3.12"];
         assert_eq!(machine.read(&["~/venv/bin/tool"]), expected);
         // A script beside the config is read, and not the folder that it is in.
-        let expected = ["home/venv", "base/lib/python3.12", "home/conf/srv.py"];
+        let expected =
+            ["home/venv", "base/lib/python3.12", "base/bin/python3.12", "home/conf/srv.py"];
         assert_eq!(machine.read(&["~/venv/bin/python", "srv.py", "-x"]), expected);
         let program = machine.resolve(&["~/venv/bin/python"]).unwrap().program;
         assert_eq!(program, machine.path("home/venv/bin/python"));
