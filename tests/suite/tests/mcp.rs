@@ -128,7 +128,7 @@ fn no_server_outlives_its_host_whether_it_ends_or_is_killed() {
     // The host's supervisor, the server and what it started; a launcher has no word of it.
     ended_with_its_host("unconfined = true", 3);
     if crate::confined::confines() {
-        ended_with_its_host("unconfined = false", 2);
+        ended_with_its_host("starts = [\"/usr/bin/sleep\"]", 2);
     }
 }
 

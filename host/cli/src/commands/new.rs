@@ -130,7 +130,7 @@ fn tell(folder: &Path, args: &NewPlugin, count: usize, output: OutputArgs) -> Re
     let next = [
         format!("cd {folder_argument}"),
         "conclave plugin build".to_owned(),
-        "conclave plugin test".to_owned(),
+        kinds::test_command(args.kind).to_owned(),
         format!("conclave run {}", shell(kinds::message(args.kind))),
     ];
     if output.json {

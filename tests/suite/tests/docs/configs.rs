@@ -18,7 +18,7 @@ use super::blocks::{Block, blocks};
 use super::{read, root};
 
 /// Components that pages name and readers write, each with the guest that replaces it here.
-const STRANGERS: [(&str, &str); 7] = [
+const STRANGERS: [(&str, &str); 8] = [
     ("./weather.wasm", "secret_sender"),
     ("./guard.wasm", "hostile_gate"),
     ("reader.wasm", "agent_caller"),
@@ -26,6 +26,7 @@ const STRANGERS: [(&str, &str); 7] = [
     ("target/wasm32-wasip2/release/tides.wasm", "weather"),
     ("target/wasm32-wasip2/release/polite.wasm", "strategy_silent"),
     ("slack.wasm", "slack"),
+    ("./mail.wasm", "secret_sender"),
 ];
 
 /// Plugins that pages name by their purpose, each with the stock plugin that replaces it here.

@@ -94,6 +94,15 @@ fn config(kind: NewKind) -> &'static str {
     of_kind!(kind, "templates/", "/conclave.toml.in")
 }
 
+/// The command that plays the cases of a new plugin. Those of a channel may send requests, which a
+/// person agrees to.
+pub(super) fn test_command(kind: PluginKind) -> &'static str {
+    match kind {
+        PluginKind::Channel => "conclave plugin test --yes",
+        _ => "conclave plugin test",
+    }
+}
+
 /// A message that the new config answers: the one of the command in its second line.
 pub(super) fn message(kind: NewKind) -> &'static str {
     let command = config(kind).lines().nth(1).unwrap_or_default();

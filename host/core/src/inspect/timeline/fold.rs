@@ -434,6 +434,7 @@ impl Now<'_> {
             | Notice::RunUnpaused
             | Notice::AgentStuck { .. }
             | Notice::GateBlocked { .. }
+            | Notice::ChannelRefused { .. }
             | Notice::AnswerOverruled { .. }
             | Notice::ResultReplaced { .. }
             | Notice::ObserverRetried { .. }
