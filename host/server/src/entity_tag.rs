@@ -57,7 +57,7 @@ pub(crate) async fn tag_answer(request: Request, next: Next) -> Response {
         return answer;
     }
     let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    if !kind.is_some_and(|kind| WHOLE.iter().any(|whole| kind.starts_with(whole))) {
+    if !kind.is_some_and(|kind| WHOLE.iter().any(|prefix| kind.starts_with(prefix))) {
         return answer;
     }
     let (mut head, body) = answer.into_parts();

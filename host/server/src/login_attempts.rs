@@ -110,6 +110,7 @@ impl LoginAttempts {
         let token = if token.len() > TOKEN_MAX { "" } else { token };
         let (digest, began) = (digest(token), Instant::now());
         let candidates = self.candidates(token, &digest, candidates);
+        // Held while it waits: nothing below does; the work is in a task of its own.
         let mut pending = lock(&self.pending);
         if let Some(verified) = pending.get(&digest) {
             return Ok(verified.clone());

@@ -4,8 +4,10 @@
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
+#[cfg(any(test, feature = "oidc"))]
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use axum::http::HeaderMap;
 use conclave_core::config::ServerConfig;

@@ -45,9 +45,23 @@ const WAITS: [&str; 29] = [
     ".await",
 ];
 /// Names that types of the standard library have too, so that a call says nothing.
-const COMMON: [&str; 15] = [
-    "clone", "entries", "get", "insert", "len", "load", "next", "open", "pin", "read", "remove",
-    "spawn", "take", "trim", "write",
+const COMMON: [&str; 16] = [
+    "subscribe",
+    "clone",
+    "entries",
+    "get",
+    "insert",
+    "len",
+    "load",
+    "next",
+    "open",
+    "pin",
+    "read",
+    "remove",
+    "spawn",
+    "take",
+    "trim",
+    "write",
 ];
 /// The comment that allows it for one guard, with the reason behind it.
 const ALLOWED: &str = "// Held while it waits: ";

@@ -12,10 +12,6 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-#[cfg_attr(
-    not(any(feature = "serve", feature = "postgres")),
-    expect(dead_code, reason = "read by `conclave serve` and `conclave worker` only")
-)]
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct LogArgs {
     /// The format of lines on stderr: text for people, or one JSON object a line with time, level,

@@ -36,12 +36,12 @@ fn a_server_in_short_is_the_same_as_its_table() {
 fn only_the_operators_word_leaves_a_server_unconfined() {
     let free = source("source = { mcp = { command = [\"x\"], unconfined = true } }");
     assert!(free.is_unconfined() && free.confined().is_none());
-    let held = source(
+    let confined = source(
         "source = { mcp = { command = [\"x\"], unconfined = false, memory = \"2 GiB\", starts = [\"/usr/bin/git\"] } }",
     );
-    let limits = held.confined().unwrap();
+    let limits = confined.confined().unwrap();
     assert_eq!((limits.memory, &limits.starts[..]), (2 << 30, &["/usr/bin/git".to_owned()][..]));
-    let McpReach::Program { command, .. } = &held.reach else { panic!("{held:?}") };
+    let McpReach::Program { command, .. } = &confined.reach else { panic!("{confined:?}") };
     assert_eq!(command[..], ["x"]);
 }
 
@@ -93,13 +93,13 @@ fn what_a_server_can_reach_is_shown_and_explained() {
         reads: vec!["/opt/pkg".to_owned()],
         starts: vec!["/opt/node".to_owned()],
     };
-    let (held, free) = (setup(server(Some(confinement))), setup(server(None)));
+    let (confined, free) = (setup(server(Some(confinement))), setup(server(None)));
     let may = |setup: &Setup| {
         let rows = rights_table(setup, &good(&text).source_labels());
         rows.into_iter().find(|row| row.plugin.as_str() == "it").unwrap().may
     };
     assert_eq!(
-        may(&held),
+        may(&confined),
         [
             "run its server, confined by the kernel (may start /opt/node, may read /opt/pkg)",
             "read docs/",
@@ -110,14 +110,14 @@ fn what_a_server_can_reach_is_shown_and_explained() {
         may(&free)[0],
         "do whatever its server can: it runs UNCONFINED, outside the sandbox"
     );
-    assert_eq!(data_can_leave(&held), "https://a.example/* (it)");
+    assert_eq!(data_can_leave(&confined), "https://a.example/* (it)");
     assert!(data_can_leave(&free).contains("wherever the MCP server it sends it"));
     let verdict = |setup: &Setup, target: &str| {
         let question =
             AccessQuestion::new(PluginName::from("it"), Capability::Files).of(target.to_owned());
         explain(setup, &question).unwrap().verdict
     };
-    assert_ne!(verdict(&held, "/docs/a.txt"), LayerVerdict::No);
-    assert_eq!(verdict(&held, "/etc/passwd"), LayerVerdict::No);
+    assert_ne!(verdict(&confined, "/docs/a.txt"), LayerVerdict::No);
+    assert_eq!(verdict(&confined, "/etc/passwd"), LayerVerdict::No);
     assert_eq!(verdict(&free, "/etc/passwd"), LayerVerdict::Yes);
 }

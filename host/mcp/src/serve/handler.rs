@@ -258,12 +258,7 @@ impl ServerHandler for Handler {
         let desk = Arc::clone(&self.desk);
         let mut watch = Watch::new(&desk.resources, std::slice::from_ref(&uri)).await;
         let peer = context.peer;
-        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
-        if watches.len() >= SUBSCRIPTIONS && !watches.contains_key(&uri) {
-            let what = format!("a client can subscribe to {SUBSCRIPTIONS} resources");
-            return Err(ErrorData::invalid_params(what, None));
-        }
-        let watching = tokio::spawn(async move {
+        let notify = async move {
             loop {
                 for uri in watch.changed(&desk.resources).await {
                     let update = ResourceUpdatedNotificationParam::new(uri);
@@ -272,7 +267,13 @@ impl ServerHandler for Handler {
                     }
                 }
             }
-        });
+        };
+        let mut watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        if watches.len() >= SUBSCRIPTIONS && !watches.contains_key(&uri) {
+            let what = format!("a client can subscribe to {SUBSCRIPTIONS} resources");
+            return Err(ErrorData::invalid_params(what, None));
+        }
+        let watching = tokio::spawn(notify);
         if let Some(before) = watches.insert(uri, watching.abort_handle()) {
             before.abort();
         }

@@ -167,8 +167,8 @@ async fn a_client_of_the_newest_revision_returns_with_its_persons_answers() {
         serde_json::from_str::<Value>(text).unwrap(),
         json!({ "who": "a", "at": { "x": 3 } })
     );
-    let again = client.ask("tools/call", with(&state)).await;
-    assert_eq!(again["error"]["code"], -32602, "an answer is used once: {again}");
+    let repeated = client.ask("tools/call", with(&state)).await;
+    assert_eq!(repeated["error"]["code"], -32602, "an answer is used once: {repeated}");
     let unable = client.ask("tools/call", newest(call, json!({}))).await;
     assert!(unable["result"]["isError"] == true, "it lacks an argument: {unable}");
 }

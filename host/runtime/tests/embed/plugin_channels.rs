@@ -172,8 +172,8 @@ async fn a_request_counts_if_it_was_verified_and_its_senders_may_speak() {
     let (silent, _) = self::prepared(Vec::new(), "").await;
     let request =
         ChannelRequest { headers: Vec::new(), query: String::new(), body: Vec::new(), time: 1 };
-    let nobody = silent.endpoints().receive(&**silent.calls(), &"nobody".into(), request).await;
-    assert_eq!(nobody, Err(HookRefusal::Unsigned));
+    let missing = silent.endpoints().receive(&**silent.calls(), &"nobody".into(), request).await;
+    assert_eq!(missing, Err(HookRefusal::Unsigned));
 }
 
 #[tokio::test]

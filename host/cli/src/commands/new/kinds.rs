@@ -96,9 +96,9 @@ fn config(kind: NewKind) -> &'static str {
 
 /// The command that plays the cases of a new plugin. Those of a channel may send requests, which a
 /// person agrees to.
-pub(super) fn test_command(kind: PluginKind) -> &'static str {
+pub(super) fn test_command(kind: NewKind) -> &'static str {
     match kind {
-        PluginKind::Channel => "conclave plugin test --yes",
+        NewKind::Channel => "conclave plugin test --yes",
         _ => "conclave plugin test",
     }
 }

@@ -21,6 +21,7 @@ use crate::imports::exec::{
 };
 
 /// Refusals that are remembered until somebody takes them. A server can cause many.
+#[cfg(feature = "fetch")]
 const REFUSALS: usize = 100;
 
 /// Starts the program of a server, confined to the grants of its plugin.
@@ -88,6 +89,7 @@ pub(super) struct Refusals(Arc<Mutex<Vec<DenialRecord>>>);
 
 impl Refusals {
     /// Remembers a refusal, once.
+    #[cfg(feature = "fetch")]
     pub(super) fn add(&self, record: &DenialRecord) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() < REFUSALS && !all.contains(record) {

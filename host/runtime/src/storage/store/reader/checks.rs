@@ -246,6 +246,8 @@ impl RemovedRuns {
     /// Reads the removals. In a database, where anyone who may write could add one, only those count
     /// that a chain has.
     fn read(tables: &dyn Sql, problems: &mut ProblemList) -> SqlResult<Self> {
+        #[cfg(not(feature = "postgres"))]
+        let _ = problems;
         let mut removed = Self::default();
         let all = match tables.engine() {
             EngineKind::Sqlite => "SELECT run, 1, last, at, 0, 0, NULL FROM removed",
