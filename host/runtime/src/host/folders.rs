@@ -74,7 +74,7 @@ pub(super) fn check(
             // Read access is closed only for secrets, write access for every guarded path.
             let holds = guarded
                 .iter()
-                .find(|guarded| (writes || guarded.secret) && guarded.is_in_reach_of(&dir));
+                .find(|guarded| guarded.is_closed_to(name, writes) && guarded.is_in_reach_of(&dir));
             if let Some(Guarded { what, secret, is_folder, .. }) = holds {
                 let (way, could) = if *secret { ("", "read") } else { (" for writing", "change") };
                 let what = format!(
@@ -465,6 +465,26 @@ mod tests {
             both(temp.path(), "../data/sub", &mcp("command = [\"python3\", \"../data/pkg\"]"), &[]),
             ["", ""]
         );
+    }
+
+    #[test]
+    fn a_confined_server_writes_in_the_folder_that_its_command_names() {
+        let temp = folders(&["conf/a.toml", "conf/out/x", "data/pkg/x", "data/srv.py"]);
+        for (command, mode, is_granted) in [
+            ("[\"files\", \"../data\"]", "unconfined = false", true),
+            ("[\"python3\", \"../data/srv.py\"]", "unconfined = false", false),
+            ("[\"files\", \"../data\"]", "unconfined = true", false),
+        ] {
+            let server = format!(
+                "[plugins.s]\nsource = {{ mcp = {{ command = {command}, {mode} }} }}\n\
+                 grants.files = [{{ dir = \"../data\", at = \"/data\", mode = \"read-write\" }}]"
+            );
+            let [writes, _] = both(temp.path(), "out", &server, &[]);
+            assert_eq!(!writes.contains("for writing"), is_granted, "{command} {mode}: {writes}");
+        }
+        let server = "[plugins.s]\nsource = { mcp = { command = [\"files\", \"../data\"] } }";
+        let [writes, _] = both(temp.path(), "../data", server, &[]);
+        assert!(writes.contains("cannot be granted for writing"), "another plugin: {writes}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use conclave_core::config::{Config, KeyRef, McpReach, ModelKind, PluginSource};
+use conclave_core::types::ids::PluginName;
 
 use super::folders::home;
 
@@ -33,9 +34,16 @@ pub(super) struct Guarded {
     pub(super) secret: bool,
     /// Whether it is a folder that is closed with everything below it.
     pub(super) is_folder: bool,
+    /// The confined server with this folder in its command. Most such folders are what it works on,
+    /// and whatever it changes there, it reads again in the same sandbox.
+    own_of: Option<PluginName>,
 }
 
 impl Guarded {
+    pub(super) fn is_closed_to(&self, plugin: &PluginName, writes: bool) -> bool {
+        (writes || self.secret) && self.own_of.as_ref() != Some(plugin)
+    }
+
     pub(super) fn is_in_reach_of(&self, dir: &Path) -> bool {
         self.path.starts_with(dir) || (self.is_folder && dir.starts_with(&self.path))
     }
@@ -53,7 +61,8 @@ impl GuardedPaths {
         let guarded = ways.into_iter().enumerate().map(|(index, path)| {
             // Only the resolved path covers a folder's content: a link's own place contains
             // nothing.
-            Guarded { what: what.to_owned(), path, secret, is_folder: is_folder && index == 0 }
+            let is_folder = is_folder && index == 0;
+            Guarded { what: what.to_owned(), path, secret, is_folder, own_of: None }
         });
         self.all.extend(guarded);
     }
@@ -168,7 +177,7 @@ pub(super) fn guarded(
             PluginSource::File(path) => {
                 found.add(&format!("the plugin {name}"), Path::new(&path.path), false, false)
             }
-            PluginSource::Mcp(source) => found.server(name.as_str(), &source.reach, &folder),
+            PluginSource::Mcp(source) => found.server(name, &source.reach, &folder),
             PluginSource::Stock(_)
             | PluginSource::Native(_)
             | PluginSource::Url { .. }
@@ -182,13 +191,18 @@ pub(super) fn guarded(
 }
 
 impl GuardedPaths {
-    fn server(&mut self, name: &str, reach: &McpReach, folder: &Path) {
+    fn server(&mut self, name: &PluginName, reach: &McpReach, folder: &Path) {
         let keys: Vec<&KeyRef> = match reach {
-            McpReach::Program { command, keys, cwd, .. } => {
+            McpReach::Program { command, keys, cwd, confined, .. } => {
                 let cwd = if cwd.path.is_empty() { Path::new(".") } else { Path::new(&cwd.path) };
                 let what = format!("what the server {name} is started from");
                 // The first word is relative to the config's folder already.
+                let first = self.all.len();
                 self.command(&what, command, command.first().map(Path::new), cwd);
+                if confined.is_some() {
+                    let folders = self.all[first..].iter_mut().filter(|it| it.is_folder);
+                    folders.for_each(|folder| folder.own_of = Some(name.clone()));
+                }
                 // Without its own folder the server starts in the config's folder, in which plugins
                 // often have granted folders.
                 if resolve_links(cwd) != self.home {
