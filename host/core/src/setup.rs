@@ -671,6 +671,23 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// A setup of one task's name, without tasks, plugins and rules.
+    #[must_use]
+    pub fn empty(entry: TaskName) -> Self {
+        Self {
+            entry,
+            tasks: BTreeMap::new(),
+            plugins: BTreeMap::new(),
+            models: BTreeMap::new(),
+            channels: Arc::default(),
+            gates: Vec::new(),
+            observers: Vec::new(),
+            policy: Policy::default(),
+            policy_now: None,
+            limits: RunLimits::default(),
+        }
+    }
+
     /// The policies that decide about a call, each with the number of rules before its first.
     pub(crate) fn policies(&self) -> impl Iterator<Item = (&Policy, usize)> {
         let now = self.policy_now.iter().map(|policy| (policy, self.policy.len()));

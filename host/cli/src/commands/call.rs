@@ -181,7 +181,7 @@ fn arguments(argument: Option<&str>) -> Result<Value, CliError> {
 /// Checks that the plugin's required capabilities are granted, which `option` does.
 ///
 /// # Errors
-/// Names what is missing, and how to grant it.
+/// Returns an error that names the missing grants and the option that gives them.
 pub(crate) fn require_asked(
     config: &Config,
     name: &str,

@@ -110,7 +110,7 @@ fn json_lines(text: &str, fields: &LogFields, now: Millis) -> String {
     lines.collect()
 }
 
-/// The object of one line: `time`, `level`, `event` and `message`, and what it is about.
+/// The object of one line: `time`, `level`, `event`, `message` and the fields of the entry.
 fn object(entry: &str, level: Priority, fields: &LogFields, now: Millis) -> String {
     let message = entry.strip_prefix(level.word()).and_then(|rest| rest.strip_prefix(": "));
     let head = json!({

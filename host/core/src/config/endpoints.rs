@@ -120,7 +120,7 @@ pub(super) fn read(
         ChannelKind::Plugin => plugin(reader, references, table, binding),
         _ => return None,
     };
-    // A webhook signs what it sends; a plugin uses secrets of its grants for that.
+    // A webhook signs outgoing messages with the secret. A plugin signs with secrets of its grants.
     let needs_secret = binding.kind == ChannelKind::Webhook || binding.access.may_write();
     let item = match needs_secret {
         true => table.require(reader, "secret"),

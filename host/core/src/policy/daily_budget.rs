@@ -1,6 +1,5 @@
-//! The budget of a person for a day: whether what the runs of that person have spent since the
-//! beginning of the day leaves anything for more. Days are those of UTC. Whoever knows what was
-//! spent asks here; nothing is counted in this module.
+//! The budget of a person for a day of UTC: decides whether the person's runs have used it up.
+//! Callers count the spending; this module has no state.
 
 use std::collections::BTreeMap;
 

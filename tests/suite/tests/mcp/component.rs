@@ -60,6 +60,7 @@ fn grants_that_do_not_fit_are_refused_before_anybody_is_answered() {
         (&["mcp", &needs], "--allow 'files ="),
         (&["mcp", &agent], "has no tools"),
         (&["mcp", "c.toml", "--allow", "kv = true"], "are for a component without a config"),
+        (&["mcp", "c.toml", "--settings", "{}"], "are for a component without a config"),
         (&["mcp", &reads, "--http", "0.0.0.0:0"], "other machines reach this address"),
         (&["mcp", &reads, "--resource", "notes"], "write URI=PATH"),
     ] {

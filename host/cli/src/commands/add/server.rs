@@ -35,7 +35,8 @@ use crate::ui::stderr;
 const TEXT: usize = 200;
 /// Tools that are listed.
 const TOOLS: usize = 20;
-/// A grant that covers nothing. With it, a server has a proxy, whose refusals tell what it wants.
+/// A grant that covers no real address. With it the server gets a proxy, whose refusals are the
+/// addresses that it asks for.
 const NOTHING: &str = "fetch = [\"https://nothing.invalid/\"]";
 
 pub(super) async fn add(args: &Add, command: &str, output: OutputArgs) -> Result<u8, CliError> {

@@ -1,4 +1,5 @@
-//! What is served: a config, or one component without one, whose grants are on the command line.
+//! The plugins that `conclave mcp` serves: those of a config, or one component with the grants of
+//! the command line.
 
 use std::path::Path;
 
@@ -22,7 +23,7 @@ const ALLOW: &str = "--allow";
 /// The beginnings of sources that are no files.
 const SCHEMES: [&str; 4] = ["stock:", "oci:", "https:", "http:"];
 
-/// What is served.
+/// The plugins that are served.
 pub(super) struct ServedPlugins {
     pub(super) config: Config,
     /// The component; `None` if the config is a file.
@@ -37,16 +38,16 @@ impl ServedPlugins {
     pub(super) async fn read(args: &Mcp) -> Result<Self, CliError> {
         let models = args.model.models()?;
         if !is_component(&args.file) {
-            if args.allow.is_empty() && args.limits.is_empty() {
+            if args.allow.is_empty() && args.limits.is_empty() && args.settings.is_none() {
                 return Ok(Self {
                     config: setup::read_config(&args.file, &models)?,
                     component: None,
                 });
             }
             return Err(CliError::usage(
-                "--allow and --limit are for a component without a config",
+                "--allow, --limit and --settings are for a component without a config",
             )
-            .hint("write the grants and limits into the config, or name a .wasm file"));
+            .hint("write them into the config, or name a .wasm file"));
         }
         let source = args.file.display().to_string();
         let found = source::find(&source, |source| format!("conclave mcp {source}")).await?;
@@ -77,7 +78,7 @@ impl ServedPlugins {
         }
     }
 
-    /// Loads the plugins, and reports the warnings that hold for what is served.
+    /// Loads the plugins, and reports the warnings that `holds` accepts.
     pub(super) async fn prepare(
         &self,
         host: &Host,
@@ -95,7 +96,7 @@ impl ServedPlugins {
     }
 }
 
-/// Whether this is a component, and no config.
+/// Whether a file is a component. Any other file is a config.
 fn is_component(file: &Path) -> bool {
     let text = file.to_string_lossy();
     file.extension().is_some_and(|ending| ending == "wasm")

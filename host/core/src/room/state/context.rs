@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::calls::{PendingCalls, Purpose, TimerPurpose};
 use super::invariant::{Invariant, InvariantViolation};
 use super::replayed_turns::ReplayedTurns;
-use crate::permissions::policy_rules::Policy;
 use crate::protocol::effect::Effect;
 use crate::protocol::event::RunOpening;
 use crate::protocol::notice::Notice;
@@ -98,18 +97,7 @@ impl Default for RoomContext {
             now: Millis::default(),
             opened: Millis::default(),
             // A placeholder until `RoomOpened` brings the setup.
-            setup: Arc::new(Setup {
-                entry: TaskName::from(""),
-                tasks: BTreeMap::new(),
-                plugins: BTreeMap::new(),
-                models: BTreeMap::new(),
-                channels: Arc::default(),
-                gates: Vec::new(),
-                observers: Vec::new(),
-                policy: Policy::default(),
-                policy_now: None,
-                limits: RunLimits::default(),
-            }),
+            setup: Arc::new(Setup::empty(TaskName::from(""))),
             initial_setup: None,
             initial_limits: None,
             unproven: BTreeSet::new(),

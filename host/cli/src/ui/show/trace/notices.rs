@@ -460,18 +460,7 @@ mod tests {
     use crate::ui::screen::{Screen, Verbosity};
 
     fn trace() -> TracePrinter {
-        let setup = Setup {
-            entry: "desk".into(),
-            tasks: BTreeMap::new(),
-            plugins: BTreeMap::new(),
-            models: BTreeMap::new(),
-            channels: Arc::default(),
-            gates: Vec::new(),
-            observers: Vec::new(),
-            policy: Policy::default(),
-            policy_now: None,
-            limits: RunLimits::default(),
-        };
+        let setup = Setup::empty("desk".into());
         TracePrinter::of_run(Screen::new(Verbosity::Silent), false, &setup)
     }
 

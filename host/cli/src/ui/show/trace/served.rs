@@ -61,27 +61,12 @@ impl Subscriber for ServedTrace {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use conclave_core::permissions::policy_rules::Policy;
-    use conclave_core::types::limits::RunLimits;
 
     use super::*;
     use crate::ui::screen::Verbosity;
 
     fn setup(entry: &str) -> Arc<Setup> {
-        Arc::new(Setup {
-            entry: entry.into(),
-            tasks: BTreeMap::new(),
-            plugins: BTreeMap::new(),
-            models: BTreeMap::new(),
-            channels: Arc::default(),
-            gates: Vec::new(),
-            observers: Vec::new(),
-            policy: Policy::default(),
-            policy_now: None,
-            limits: RunLimits::default(),
-        })
+        Arc::new(Setup::empty(entry.into()))
     }
 
     #[test]
