@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use conclave_core::config::ServerConfig;
 use conclave_core::inspect::pending_calls::PendingCalls;
@@ -32,6 +33,7 @@ use tokio::task::JoinSet;
 use crate::conversation::{Conversation, ConversationRow, WebChannel};
 use crate::current_config::CurrentConfig;
 use crate::error::ServerError;
+use crate::hooks::HookReports;
 use crate::operator::Operator;
 use crate::readers::Readers;
 use crate::runs::{Later, Runs};
@@ -54,6 +56,8 @@ pub struct Conversations {
     journals: Arc<dyn Journals>,
     subscribers: Vec<Arc<dyn Subscriber>>,
     operator: Arc<dyn Operator>,
+    /// Requests that a plugin could not read.
+    failed_reads: HookReports,
     store: StoreAddress,
     writer: Store,
     runs: Arc<Runs>,
@@ -136,6 +140,7 @@ impl Conversations {
             journals,
             subscribers,
             operator,
+            failed_reads: HookReports::default(),
             store,
             writer,
             runs,
@@ -299,7 +304,10 @@ impl Conversations {
     ) -> Result<ChannelReception, HookRefusal> {
         let prepared = self.current.prepared();
         let read = prepared.endpoints().receive(&**prepared.calls(), channel, request).await;
-        if let Err(HookRefusal::Failed(what)) = &read {
+        // Once a minute, as for refused requests: no stranger fills a log.
+        if let Err(HookRefusal::Failed(what)) = &read
+            && self.failed_reads.due(Instant::now()).is_some()
+        {
             self.operator.room_failed(&self.name, what);
         }
         read

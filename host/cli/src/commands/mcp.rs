@@ -68,7 +68,7 @@ pub(crate) async fn mcp(
         give_up_calls(store);
     }
     let host = Arc::new(served.open_host(&args.file, &storage, engine)?);
-    let selection = selection(&args)?;
+    let selection = selection(&args, served.is_component())?;
     let holds =
         |prepared: &Prepared, warning: &ConfigProblem| !is_of_served(prepared, &selection, warning);
     let prepared = served.prepare(&host, (&args.file, locked), output, holds).await?;
@@ -168,8 +168,12 @@ async fn serve_clients(
 }
 
 /// What the arguments offer to clients.
-fn selection(args: &Mcp) -> Result<Selection, CliError> {
-    let folder = args.file.parent().unwrap_or(Path::new(""));
+fn selection(args: &Mcp, is_component: bool) -> Result<Selection, CliError> {
+    // A component has no config, so its paths start here, as those of its grants.
+    let folder = args.file.parent().filter(|_| !is_component).unwrap_or(Path::new(""));
+    let here = std::env::current_dir()
+        .map_err(|error| CliError::usage(format!("the current folder cannot be found: {error}")))?;
+    let folder = &here.join(folder);
     let file = |argument: &String| {
         ServedFile::parse(argument, folder).map_err(|why| {
             CliError::usage(format!("--resource {argument}: {why}")).hint(

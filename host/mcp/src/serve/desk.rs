@@ -389,14 +389,18 @@ impl Desk {
     /// Reads a resource, and reports that to the operator.
     pub(super) async fn read(&self, uri: &str) -> Result<ResourceContents, Unread> {
         let read = self.resources.read(uri).await;
-        if let Some(reads) = &self.service.reads {
-            let refused = read.as_ref().err().map(|why| match why {
-                Unread::NotServed => "it is not served",
-                Unread::Failed(why) => why.as_str(),
-            });
-            reads.on_read(&display(uri, 200), refused);
-        }
+        self.report_read(uri, read.as_ref().err());
         read
+    }
+
+    /// Reports a read or its refusal to the operator.
+    pub(super) fn report_read(&self, uri: &str, refusal: Option<&Unread>) {
+        let Some(reads) = &self.service.reads else { return };
+        let refusal = refusal.map(|why| match why {
+            Unread::NotServed => "it is not served",
+            Unread::Failed(why) => why.as_str(),
+        });
+        reads.on_read(&display(uri, 200), refusal);
     }
 
     /// Whether missing arguments of a tool are asked for.

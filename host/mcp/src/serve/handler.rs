@@ -210,7 +210,7 @@ impl ServerHandler for Handler {
             Filled::InputRequired(required) => return Ok(required.into()),
             Filled::Refused => return Err(ErrorData::invalid_params(refusal(name), None)),
         };
-        let filled = desk.prompts.fill(name, arguments, &desk.resources).await;
+        let filled = desk.prompts.fill(name, arguments, desk).await;
         Ok(filled.ok_or_else(unknown)?.into())
     }
 
@@ -253,6 +253,7 @@ impl ServerHandler for Handler {
     ) -> Result<(), ErrorData> {
         let uri = request.uri;
         if !self.desk.resources.serves(&uri) {
+            self.desk.report_read(&uri, Some(&Unread::NotServed));
             return Err(not_read(&uri, Unread::NotServed));
         }
         let desk = Arc::clone(&self.desk);

@@ -62,7 +62,10 @@ pub async fn serve_http(
     let mut open = JoinSet::new();
     tokio::pin!(stopped);
     loop {
-        let permit = Arc::clone(&permits).acquire_owned().await;
+        let permit = tokio::select! {
+            permit = Arc::clone(&permits).acquire_owned() => permit,
+            () = &mut stopped => break,
+        };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = &mut stopped => break,

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::OfferError;
 use super::arguments::texts;
-use super::resources::Resources;
+use super::desk::Desk;
 
 /// Maximum prompts that a wrong name lists.
 const KNOWN: usize = 20;
@@ -65,12 +65,13 @@ impl Prompts {
         self.0.get(name).map(|file| &file.schema)
     }
 
-    /// Fills a prompt in. What lacks stays as it is written.
+    /// Renders a prompt with its arguments. Placeholders without an argument stay, and so do references
+    /// to resources that are not served. Each read is reported.
     pub(super) async fn fill(
         &self,
         name: &str,
         arguments: Map<String, Value>,
-        resources: &Resources,
+        desk: &Desk,
     ) -> Option<GetPromptResult> {
         let file = self.0.get(name)?;
         let inputs = Value::Object(arguments);
@@ -86,7 +87,7 @@ impl Prompts {
         for line in file.text.split_inclusive('\n') {
             // Looked for before the inputs are inserted, which therefore add no attachment.
             let attachment = match reference(line) {
-                Some(uri) => resources.read(&render(uri, &inputs)).await.ok(),
+                Some(uri) => desk.read(&render(uri, &inputs)).await.ok(),
                 None => None,
             };
             match attachment {

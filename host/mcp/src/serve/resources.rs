@@ -251,7 +251,7 @@ impl Resources {
         Some((run.id.clone(), Some(object.clone())))
     }
 
-    /// Reads what is at an address.
+    /// Returns the contents of the resource at an address.
     pub(super) async fn read(&self, uri: &str) -> Result<ResourceContents, Unread> {
         if let Some(path) = self.file(uri) {
             let address = uri.to_owned();
@@ -332,13 +332,16 @@ fn check_length(length: u64) -> Result<(), Unread> {
     if length <= MOST { Ok(()) } else { Err(too_long()) }
 }
 
-/// Reads a file below its folder: a link in the folder does not lead out of it.
+/// The file at a path, with the links of its folder resolved. A link in the folder leads nowhere:
+/// clients read files of the operator's pattern, and a plugin may have made the link.
+fn real_path(path: &Path) -> Option<PathBuf> {
+    let real = path.parent()?.canonicalize().ok()?.join(path.file_name()?);
+    let metadata = real.symlink_metadata().ok()?;
+    metadata.is_file().then_some(real)
+}
+
 fn read_file(path: &Path, uri: &str) -> Result<ResourceContents, Unread> {
-    let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
-    let real = path.canonicalize().map_err(|_| Unread::NotServed)?;
-    if folder.is_none_or(|folder| real.parent() != Some(&folder)) {
-        return Err(Unread::NotServed);
-    }
+    let real = real_path(path).ok_or(Unread::NotServed)?;
     let failed = |error: std::io::Error| Unread::Failed(error.kind().to_string());
     let metadata = real.metadata().map_err(failed)?;
     if !metadata.is_file() {

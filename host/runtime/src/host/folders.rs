@@ -12,6 +12,7 @@ use conclave_core::types::ids::PluginName;
 use crate::imports::exec::interpreters;
 
 use super::guarded::{Guarded, GuardedPath, LINKS, guarded, ways};
+use super::servers::ServerSurroundings;
 
 /// The config's folder with links resolved as far as possible. Its path separates the stores of
 /// different configs.
@@ -37,6 +38,23 @@ fn resolve_grants(grants: &mut Grants) {
         if let Some(resolved) = resolved.as_deref().and_then(Path::to_str) {
             resolved.clone_into(path);
         }
+    }
+}
+
+/// The places that code of a confined server may not come from.
+pub(super) fn surroundings(
+    config: &Config,
+    cache: Option<&Path>,
+    guards: &[GuardedPath],
+) -> ServerSurroundings {
+    let secret = guarded(config, cache, guards).into_iter().filter(|guarded| guarded.secret);
+    let writable = config.plugins.iter().flat_map(|(name, plugin)| {
+        let grants = plugin.grants.files.iter().filter(|grant| grant.mode == FileMode::ReadWrite);
+        grants.filter_map(|grant| Some((name.clone(), Path::new(&grant.dir).canonicalize().ok()?)))
+    });
+    ServerSurroundings {
+        secret: secret.map(|guarded| guarded.path().to_owned()).collect(),
+        writable: writable.collect(),
     }
 }
 
@@ -72,9 +90,7 @@ pub(super) fn check(
             };
             let writes = grant.mode.writes();
             // Read access is closed only for secrets, write access for every guarded path.
-            let holds = guarded
-                .iter()
-                .find(|guarded| guarded.is_closed_to(name, writes) && guarded.is_in_reach_of(&dir));
+            let holds = guarded.iter().find(|guarded| guarded.closes(&dir, name, writes));
             if let Some(Guarded { what, secret, is_folder, .. }) = holds {
                 let (way, could) = if *secret { ("", "read") } else { (" for writing", "change") };
                 let what = format!(

@@ -40,8 +40,15 @@ pub(super) struct Guarded {
 }
 
 impl Guarded {
-    pub(super) fn is_closed_to(&self, plugin: &PluginName, writes: bool) -> bool {
-        (writes || self.secret) && self.own_of.as_ref() != Some(plugin)
+    /// Whether a folder may not be granted to a plugin because of this path.
+    pub(super) fn closes(&self, dir: &Path, plugin: &PluginName, writes: bool) -> bool {
+        // Not a folder above it, in which the server could put something else in its place.
+        let is_own = self.own_of.as_ref() == Some(plugin) && dir.starts_with(&self.path);
+        (writes || self.secret) && !is_own && self.is_in_reach_of(dir)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     pub(super) fn is_in_reach_of(&self, dir: &Path) -> bool {

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use conclave_core::config::assemble::tool_faults;
 use conclave_core::config::{
-    Config, ConfigProblem, McpReach, McpSource, PluginConfig, PluginSource, ProblemCode, Problems,
+    Config, ConfigProblem, McpReach, McpSource, PluginSource, ProblemCode, Problems,
 };
 use conclave_core::setup::{PluginFacts, PluginSetup};
 use conclave_core::types::ids::PluginName;
 
 use super::sources::{Missing, no_servers};
-use super::{Follow, Host, LoadStep};
+use super::{Follow, Host, LoadStep, folders};
 use crate::host::servers::{
     self, ServerFailure, ServerLauncher, ServerNote, ServerPlugin, ServerStart,
 };
@@ -112,7 +112,7 @@ impl Host {
                     continue;
                 }
                 PluginSource::Mcp(source) => {
-                    let server = self.load_server(name, source, plugin, follow).await;
+                    let server = self.load_server(name, source, config, follow).await;
                     server.map(|(native, notes)| {
                         for note in notes {
                             problems.push(warning(config, name, &key, note));
@@ -157,9 +157,10 @@ impl Host {
         &self,
         name: &PluginName,
         source: &McpSource,
-        config: &PluginConfig,
+        config: &Config,
         follow: &Follow,
     ) -> Result<(LoadedNative, Vec<ServerNote>), NativeRefusal> {
+        let plugin_config = &config.plugins[name];
         let Some(servers) = &self.servers else { return Err(NativeRefusal::Missing(no_servers())) };
         // The warning comes before the server starts, because it runs outside the sandbox.
         if source.is_unconfined() {
@@ -169,13 +170,14 @@ impl Host {
             );
             follow(LoadStep::Warning { plugin: Some(name.clone()), message });
         }
-        let launcher = source
-            .confined()
-            .map(|limits| ServerLauncher::new(self.launcher.clone(), name, config, limits));
+        let launcher = source.confined().map(|limits| {
+            let around = folders::surroundings(config, self.cache_folder.as_deref(), &self.guarded);
+            ServerLauncher::new(self.launcher.clone(), name, plugin_config, limits, around)
+        });
         let start = ServerStart {
             plugin: name.clone(),
             source: source.clone(),
-            limits: config.limits.clone(),
+            limits: plugin_config.limits.clone(),
             launcher: launcher.clone(),
             secrets: Arc::clone(&self.secrets),
             blobs: Arc::clone(&self.blobs),

@@ -17,8 +17,8 @@ use crate::support::blobs::Blobs;
 use crate::support::clock::BoxFuture;
 
 pub use crate::imports::exec::{LaunchFailure, ServerPipes, stop_servers};
-pub(super) use confined::requests;
 pub use confined::{ConfinedServer, ServerEnvironment, ServerLauncher};
+pub(super) use confined::{ServerSurroundings, requests};
 
 /// A tool server that is to be started or connected to.
 #[derive(Clone)]

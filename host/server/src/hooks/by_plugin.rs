@@ -40,13 +40,12 @@ pub(super) async fn receive(
     channel: &ChannelId,
     request: Request,
 ) -> Result<Response, Failure> {
+    let headers = readable(request.headers());
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    // Read before it takes a place: a stranger who sends slowly must not hold one.
+    let body = whole_body(request).await?.to_vec();
     let unverified = server.hook_permit()?;
-    let request = ChannelRequest {
-        headers: readable(request.headers()),
-        query: request.uri().query().unwrap_or_default().to_owned(),
-        body: whole_body(request).await?.to_vec(),
-        time: now().0,
-    };
+    let request = ChannelRequest { headers, query, body, time: now().0 };
     let at = Millis(request.time);
     let reception = server.conversations().read_hook(channel, request).await?;
     drop(unverified);

@@ -65,6 +65,11 @@ impl ServedPlugins {
         Ok(Self { config, component: Some(found) })
     }
 
+    /// Whether a component is served without a config.
+    pub(super) fn is_component(&self) -> bool {
+        self.component.is_some()
+    }
+
     /// Opens the host that its plugins run in.
     pub(super) fn open_host(
         &self,

@@ -87,10 +87,25 @@ impl Subscriber for RunLog {
     }
 }
 
+/// The notices whose reasons the host writes, or a service that it asked. All other reasons can be
+/// words of people, models and tools, which the log does not have.
+const REASONS: [&str; 10] = [
+    "attempt-lost",
+    "channel-refused",
+    "dead-letter",
+    "decision-rejected",
+    "denied",
+    "not-delivered",
+    "observer-retried",
+    "observer-stopped",
+    "step-stalled",
+    "top-up-asked",
+];
+
 /// A telling in one line, without the texts of people, models and tools.
 fn sentence(telling: &Telling<'_>) -> String {
     let subject = match telling.subject {
-        // What a model does has the model in its words.
+        // The predicate names the model.
         Subject::Host | Subject::Model => String::new(),
         Subject::Budget => "a limit".to_owned(),
         Subject::Task(task) => format!("the task {task}"),
@@ -100,6 +115,7 @@ fn sentence(telling: &Telling<'_>) -> String {
         Subject::Background { id, task } => format!("the background task {id} ({task})"),
     };
     let why = telling.text.as_ref().filter(|text| text.role == TextRole::Reason);
+    let why = why.filter(|_| REASONS.contains(&telling.code));
     let why = why.map(|text| format!(": {}", text.text)).unwrap_or_default();
     one_line(format!("{subject} {}{why}", telling.predicate()).trim())
 }
@@ -112,6 +128,8 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use conclave_core::inspect::telling::TellingText;
+    use conclave_core::protocol::notice::Notice;
+    use conclave_core::types::ids::TaskName;
 
     use super::*;
 
@@ -127,5 +145,15 @@ mod tests {
             tone: Tone::Plain,
         };
         assert_eq!(sentence(&telling), "the tool save answered");
+    }
+
+    #[test]
+    fn the_log_has_no_reason_that_a_person_or_a_model_wrote() {
+        let reason = "my secret".to_owned();
+        let notice = Notice::TurnStopped { task: TaskName::from("desk"), reason };
+        assert_eq!(sentence(&tell(&notice)), "the task desk stopped");
+        let stalled = Telling { code: "step-stalled", ..tell(&Notice::RunUnpaused) };
+        let text = Some(TellingText { role: TextRole::Reason, text: "no answer".into() });
+        assert!(sentence(&Telling { text, ..stalled }).ends_with(": no answer"));
     }
 }

@@ -1,15 +1,14 @@
-//! Files that clients want to hear of. A file is looked at again and again: a folder on a server
-//! reports no changes.
+//! Polls the files to which clients have subscribed: folders on file servers report no changes.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use super::Resources;
+use super::{Resources, real_path};
 
 /// The time between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What changes with a file.
+/// The size and modification time of a file; `None` if it is not served now.
 type FileState = Option<(u64, Option<SystemTime>)>;
 
 /// The files of one subscription, as they were looked at last.
@@ -52,6 +51,6 @@ async fn state(resources: &Resources, address: &str) -> FileState {
 }
 
 fn look(path: &Path) -> FileState {
-    let metadata = path.metadata().ok()?;
+    let metadata = real_path(path)?.metadata().ok()?;
     Some((metadata.len(), metadata.modified().ok()))
 }

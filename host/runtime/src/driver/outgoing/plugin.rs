@@ -209,7 +209,12 @@ impl ChannelEndpoints {
         let reception = match answer.map(|answer| answer.output) {
             Ok(PluginOutput::Query(Ok(PluginReply::Receive { reception }))) => reception,
             Ok(PluginOutput::Query(Err(fault))) => {
-                return Err(failed(format!("failed: {}", described(&fault))));
+                // The words of a fault can be those of a stranger.
+                let what = match verification.is_verified() {
+                    true => described(&fault),
+                    false => fault.kind.as_str().to_owned(),
+                };
+                return Err(failed(format!("failed: {what}")));
             }
             Ok(_) => return Err(failed("answered another question".to_owned())),
             Err(_) => return Err(failed("gave no answer in time".to_owned())),

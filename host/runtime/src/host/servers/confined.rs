@@ -32,8 +32,54 @@ struct LauncherState {
     launcher: Option<Arc<ProgramLauncher>>,
     rights: ServerRights,
     limits: ServerLimits,
+    surroundings: ServerSurroundings,
     reach: Mutex<ServerConfinement>,
     refusals: Refusals,
+}
+
+/// The places of a config that the code of a confined server may not come from.
+#[derive(Clone, Debug, Default)]
+pub(in crate::host) struct ServerSurroundings {
+    /// Files and folders that no plugin may read, such as keys, with links resolved.
+    pub(in crate::host) secret: Vec<PathBuf>,
+    /// The folders that each plugin may write, with links resolved.
+    pub(in crate::host) writable: Vec<(PluginName, PathBuf)>,
+}
+
+impl ServerSurroundings {
+    fn folders(&self) -> Vec<PathBuf> {
+        self.writable.iter().map(|(_, folder)| folder.clone()).collect()
+    }
+
+    /// Checks what was found for the command of a server, and the programs that it may start. It is
+    /// checked at each start: a plugin may have changed its folders since the one before.
+    fn check(
+        &self,
+        server: &PluginName,
+        found: &ResolvedCommand,
+        starts: Vec<PathBuf>,
+    ) -> Result<(), String> {
+        let meet = |one: &Path, other: &Path| one.starts_with(other) || other.starts_with(one);
+        for path in &found.read {
+            if self.secret.iter().any(|secret| meet(path, secret)) {
+                return Err(format!(
+                    "{}, which its command needs, has files that no plugin may read; keep the server apart from keys and from the host's folders",
+                    path.display()
+                ));
+            }
+        }
+        for path in found.read.iter().chain(&found.starts).chain(&starts) {
+            let others = self.writable.iter().filter(|(plugin, _)| plugin != server);
+            if let Some((plugin, folder)) = others.into_iter().find(|it| meet(path, &it.1)) {
+                return Err(format!(
+                    "{}, which its command needs, can be changed by {plugin}, which may write {}; grant {plugin} a folder of its own",
+                    path.display(),
+                    folder.display()
+                ));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The environment of a server's program.
@@ -118,6 +164,7 @@ impl ServerLauncher {
         plugin: &PluginName,
         config: &PluginConfig,
         limits: &ServerLimits,
+        surroundings: ServerSurroundings,
     ) -> Self {
         let manifest = Manifest { asks: requests(), ..Manifest::default() };
         let grants = config.grants.clone();
@@ -125,6 +172,7 @@ impl ServerLauncher {
             launcher,
             rights: ServerRights { plugin: plugin.clone(), manifest, grants },
             limits: limits.clone(),
+            surroundings,
             reach: Mutex::default(),
             refusals: Refusals::default(),
         }))
@@ -156,8 +204,14 @@ impl ServerLauncher {
             path: environment.path.as_deref(),
             home: environment.home.as_deref().map(Path::new),
             folder: &folder,
+            writable: &state.surroundings.folders(),
         };
         let found = lookup.resolve(command).map_err(LaunchFailure::NotStarted)?;
+        let starts = state.limits.starts.iter().filter_map(|it| Path::new(it).canonicalize().ok());
+        state
+            .surroundings
+            .check(&state.rights.plugin, &found, starts.collect())
+            .map_err(LaunchFailure::NotStarted)?;
         *state.reach.lock().unwrap_or_else(PoisonError::into_inner) = state.reach_of(&found);
         let has_network = state.rights.grants.fetch.is_some();
         let spec = state.spec(found, folder, environment, has_network);

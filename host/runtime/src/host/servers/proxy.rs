@@ -202,15 +202,18 @@ impl ServerProxy {
             return Err(ProxyRefusal::Unavailable("nothing is granted"));
         };
         let most = usize::try_from(grant.request_bytes).unwrap_or(usize::MAX);
-        let body = Limited::new(body, most).collect().await;
+        // Taken before the body, which is held until the answer is there.
+        let _turn = self.outgoing.turn().await;
+        let time = Duration::from_millis(grant.time_ms);
+        let body = timeout(time, Limited::new(body, most).collect()).await;
+        let body = body.map_err(|_| ProxyRefusal::from(self.limit(&url, "timeout")))?;
         let body = body.map_err(|_| self.limit(&url, "request_size"))?.to_bytes();
         check_body(&method, &body).map_err(|error| ProxyRefusal::Invalid(error.to_string()))?;
         let addresses = self.reach(&url).await?;
-        let _turn = self.outgoing.turn().await;
         let body = (!body.is_empty()).then(|| body.to_vec());
         let parts = RequestParts { method, url: url.clone(), headers, body };
         let sent = send(parts, &addresses, grant.response_bytes);
-        let sent = timeout(Duration::from_millis(grant.time_ms), sent).await;
+        let sent = timeout(time, sent).await;
         let raw = sent.map_err(|_| ProxyRefusal::from(self.limit(&url, "timeout")))?;
         let raw = raw.map_err(|_| ProxyRefusal::Unavailable("the address gave no answer"))?;
         let mut answer = Response::new(Full::new(Bytes::from(raw.body)));

@@ -3,7 +3,8 @@
 //! script, and the places where Node.js, Python and their installers keep packages. Never the user's
 //! home or the root, whatever the command says.
 
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
 
 use super::{interpreters, is_of_system};
 
@@ -31,6 +32,8 @@ pub(crate) struct Lookup<'a> {
     pub(crate) home: Option<&'a Path>,
     /// The folder in which the program starts.
     pub(crate) folder: &'a Path,
+    /// The folders that plugins may write, with links resolved.
+    pub(crate) writable: &'a [PathBuf],
 }
 
 impl Lookup<'_> {
@@ -142,12 +145,13 @@ impl Lookup<'_> {
             return None;
         }
         let words = found.arguments.iter().filter(|word| !word.starts_with('-'));
-        words.map(|word| self.folder.join(word)).find(|path| path.exists())
+        let mut paths = words.map(|word| self.folder.join(word));
+        paths.find(|path| path.exists() && !self.is_replaceable(path))
     }
 
     /// Adds a program that may be started, and the libraries beside it.
     fn add_start(&self, found: &mut ResolvedCommand, program: &Path) {
-        let Ok(resolved) = program.canonicalize() else { return };
+        let Some(resolved) = self.fixed(program) else { return };
         if !found.starts.contains(&resolved) {
             found.starts.push(resolved.clone());
         }
@@ -199,17 +203,65 @@ impl Lookup<'_> {
     /// Adds a file or folder with its links resolved. A folder is not the home of the user, nor
     /// above it, and nothing that is in another one is added.
     fn add_read(&self, found: &mut ResolvedCommand, path: &Path) {
-        let Ok(path) = path.canonicalize() else { return };
+        let Some(path) = self.fixed(path) else { return };
         let home = self.home.and_then(|home| home.canonicalize().ok());
         // Nor a whole top folder, such as `/opt` and `/tmp`.
         let is_wide = (path.is_dir() && path.components().count() <= 2)
             || home.is_some_and(|home| home.starts_with(&path))
-            || (path.is_dir() && self.folder.canonicalize().is_ok_and(|it| it == path));
+            || (path.is_dir() && self.folder.canonicalize().is_ok_and(|it| it.starts_with(&path)));
         if is_wide || is_of_system(&path) || found.read.iter().any(|it| path.starts_with(it)) {
             return;
         }
         found.read.retain(|known| !known.starts_with(&path));
         found.read.push(path);
+    }
+
+    /// The path with its links resolved; `None` if a plugin can replace a part of it.
+    fn fixed(&self, path: &Path) -> Option<PathBuf> {
+        path.canonicalize().ok().filter(|_| !self.is_replaceable(path))
+    }
+
+    /// Whether a plugin can put something else in the place of a path: a name on the way to it, or
+    /// on the way of a link, is in a folder that a plugin may write. A server that has run could
+    /// have left a link there, which would lead the host to files that nobody granted.
+    fn is_replaceable(&self, path: &Path) -> bool {
+        enum Part {
+            Root,
+            Parent,
+            Name(OsString),
+        }
+        fn put_parts(rest: &mut Vec<Part>, path: &Path) {
+            rest.extend(path.components().rev().filter_map(|component| match component {
+                Component::RootDir | Component::Prefix(_) => Some(Part::Root),
+                Component::ParentDir => Some(Part::Parent),
+                Component::Normal(name) => Some(Part::Name(name.to_owned())),
+                Component::CurDir => None,
+            }));
+        }
+        let (mut at, mut rest, mut links) = (PathBuf::from("/"), Vec::new(), 0);
+        put_parts(&mut rest, &self.folder.join(path));
+        while let Some(part) = rest.pop() {
+            match part {
+                Part::Root => at = PathBuf::from("/"),
+                Part::Parent => drop(at.pop()),
+                Part::Name(_) if self.writable.iter().any(|folder| at.starts_with(folder)) => {
+                    return true;
+                }
+                Part::Name(name) => {
+                    let next = at.join(name);
+                    match std::fs::read_link(&next) {
+                        // As the kernel, which follows no more.
+                        Ok(_) if links == 40 => return true,
+                        Ok(target) => {
+                            links += 1;
+                            put_parts(&mut rest, &target);
+                        }
+                        Err(_) => at = next,
+                    }
+                }
+            }
+        }
+        false
     }
 }
 
@@ -236,7 +288,9 @@ fn node_program(package: &Path) -> Option<PathBuf> {
         _ => return None,
     };
     let program = package.join(script);
-    program.is_file().then_some(program)
+    // The package says where it is, and may not name what lies outside of it.
+    let (inside, root) = (program.canonicalize().ok()?, package.canonicalize().ok()?);
+    (inside.starts_with(root) && inside.is_file()).then_some(program)
 }
 
 /// The path of a program, and each place that its links lead to.
@@ -310,7 +364,13 @@ mod tests {
         fn resolve(&self, command: &[&str]) -> Result<ResolvedCommand, String> {
             let path = self.path("home/bin").display().to_string();
             let (home, folder) = (self.path("home"), self.path("home/conf"));
-            let lookup = Lookup { path: Some(&path), home: Some(&home), folder: &folder };
+            let writable = [self.path("home/data")];
+            let lookup = Lookup {
+                path: Some(&path),
+                home: Some(&home),
+                folder: &folder,
+                writable: &writable,
+            };
             let words = command.iter().map(|word| word.replace('~', &home.display().to_string()));
             lookup.resolve(&words.collect::<Vec<_>>())
         }
@@ -333,6 +393,41 @@ mod tests {
         ]);
         assert_eq!(machine.read(&["server", "--stdio"]), ["home/lib/liba.so.1", "home/bin/server"]);
         assert!(machine.resolve(&["nowhere"]).unwrap_err().contains("no program nowhere"));
+    }
+
+    #[test]
+    fn a_link_in_a_folder_that_a_plugin_may_write_leads_nowhere() {
+        let machine = Machine::new(&[
+            ("home/bin/python3", "\u{7f}ELF"),
+            ("home/.ssh/id", "TOP-SECRET"),
+            ("home/data/x", ""),
+            ("home/srv/main.py", ""),
+        ]);
+        symlink("../.ssh", machine.path("home/data/out.db")).unwrap();
+        symlink("data/out.db", machine.path("home/link")).unwrap();
+        for word in ["../data/out.db", "../data/out.db/id", "../link", "../srv/../data/out.db"] {
+            assert_eq!(
+                machine.read(&["python3", "-m", "srv", word]),
+                ["home/bin/python3"],
+                "{word}"
+            );
+        }
+        assert!(machine.read(&["python3", "../srv"]).contains(&"home/srv".to_owned()));
+    }
+
+    #[test]
+    fn no_folder_above_that_of_the_config_is_a_package() {
+        let machine = Machine::new(&[
+            ("home/bin/node", "\u{7f}ELF"),
+            ("home/app/package.json", "{}"),
+            ("home/app/conf/servers/x.js", ""),
+        ]);
+        let path = machine.path("home/bin").display().to_string();
+        let folder = machine.path("home/app/conf");
+        let lookup = Lookup { path: Some(&path), home: None, folder: &folder, writable: &[] };
+        let found = lookup.resolve(&["node".to_owned(), "servers/x.js".to_owned()]).unwrap();
+        assert!(found.read.contains(&folder.join("servers/x.js")));
+        assert!(!found.read.iter().any(|read| folder.starts_with(read)), "{:?}", found.read);
     }
 
     #[test]

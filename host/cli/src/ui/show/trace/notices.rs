@@ -449,12 +449,9 @@ fn is_child(room: &RoomId) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    use conclave_core::permissions::policy_rules::Policy;
     use conclave_core::setup::Setup;
-    use conclave_core::types::limits::RunLimits;
 
     use super::*;
     use crate::ui::screen::{Screen, Verbosity};
