@@ -402,6 +402,7 @@ mod tests {
             ("home/.ssh/id", "TOP-SECRET"),
             ("home/data/x", ""),
             ("home/srv/main.py", ""),
+            ("home/conf/c.toml", ""),
         ]);
         symlink("../.ssh", machine.path("home/data/out.db")).unwrap();
         symlink("data/out.db", machine.path("home/link")).unwrap();
